@@ -17,13 +17,12 @@
 #include "src/base/memory_file.h"
 
 enum { CSV_COLUMNS_MAX = 256 };
-struct csv_cell { char *text; size_t n; };               /* a NUL follows */
 struct csv_rows {
     const char *file, *at, *end;     /* borrowed: the name in messages; what is left of the table */
     char separator;
     size_t row;                      /* of the last row, from 1: the number that a spreadsheet shows */
-    char *names, *room;              /* of the columns; of the cells of a row */
-    struct csv_cell column[CSV_COLUMNS_MAX]; size_t n_columns;
+    char *room;                      /* of the cells of a row, which follow the names */
+    const char *column[CSV_COLUMNS_MAX]; size_t n_columns;
 };
 
 static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memory for a table"); }
@@ -50,10 +49,10 @@ static char *read_cell(const char **at, const char *end, char separator, char *t
     return to;
 }
 
-/* Reads the next row: *n cells, which lie in `to`. 1; 0: the table ends; -1. */
-static int read_row(struct csv_rows *c, char *to, struct csv_cell cell[CSV_COLUMNS_MAX], size_t *n,
-                    struct err *e)
+/* Reads the next row: *n cells, which lie in c->room. 1; 0: the table ends; -1. */
+static int read_row(struct csv_rows *c, const char *cell[CSV_COLUMNS_MAX], size_t *n, struct err *e)
 {
+    char *to = c->room;
     *n = 0;
     if (c->at == c->end)
         return 0;
@@ -62,11 +61,10 @@ static int read_row(struct csv_rows *c, char *to, struct csv_cell cell[CSV_COLUM
         if (*n == CSV_COLUMNS_MAX)
             return err_set(e, ERR_INPUT, "%s: row %zu: more than %d columns", c->file, c->row,
                            CSV_COLUMNS_MAX);
-        cell[*n].text = to;
+        cell[*n] = to;
         if (!(to = read_cell(&c->at, c->end, c->separator, to)))
             return err_set(e, ERR_INPUT, "%s: row %zu, column %zu: the quote that begins the cell does not "
                            "end", c->file, c->row, *n + 1);
-        cell[*n].n = (size_t)(to - cell[*n].text);
         *to++ = 0;
         ++*n;
         more = c->at < c->end && *c->at == c->separator;
@@ -80,24 +78,22 @@ static int read_row(struct csv_rows *c, char *to, struct csv_cell cell[CSV_COLUM
     return 1;
 }
 
-/* A table has no NUL. */
-static bool is_named(const struct csv_cell *c, const char *name) { return strcmp(c->text, name) == 0; }
-
-static bool is_prompt(const struct csv_cell *c) { return is_named(c, "prompt") || is_named(c, "messages"); }
+static bool is_prompt(const char *column) { return !strcmp(column, "prompt") || !strcmp(column, "messages"); }
 
 /* Reads the row of names. */
 static int read_names(struct csv_rows *c, struct err *e)
 {
     const char *text = c->at, *file = c->file;
     bool prompts = false;
-    if (read_row(c, c->names, c->column, &c->n_columns, e) < 0)
+    if (read_row(c, c->column, &c->n_columns, e) < 0)
         return -1;
     for (size_t i = 0; i < c->n_columns; i++) {
-        prompts |= is_prompt(&c->column[i]);
+        prompts |= is_prompt(c->column[i]);
+        c->room += strlen(c->column[i]) + 1;
         for (size_t k = 0; k < i; k++)
-            if (is_named(&c->column[i], c->column[k].text))
+            if (strcmp(c->column[i], c->column[k]) == 0)
                 return err_set(e, ERR_INPUT, "%s: row 1: two columns have the name \"%s\"", file,
-                               c->column[i].text);
+                               c->column[i]);
     }
     if (prompts)
         return 0;
@@ -110,46 +106,46 @@ static int read_names(struct csv_rows *c, struct err *e)
 }
 
 /* A cell of a field as JSON: a number, a list and so on as they are, everything else as a text. */
-static void put_field(struct json_writer *w, const char *name, const struct csv_cell *cell)
+static void put_field(struct json_writer *w, const char *name, const char *cell)
 {
     struct json v;
     struct err ignored;
-    if (strcasecmp(cell->text, "true") == 0 || strcasecmp(cell->text, "false") == 0)
-        jw_bool(w, name, strcasecmp(cell->text, "true") == 0);
-    else if (js_check(&v, "", cell->text, cell->n, &ignored) == 0)
-        jw_raw(w, name, cell->text, cell->n);
+    if (strcasecmp(cell, "true") == 0 || strcasecmp(cell, "false") == 0)
+        jw_bool(w, name, strcasecmp(cell, "true") == 0);
+    else if (js_check(&v, "", cell, strlen(cell), &ignored) == 0)
+        jw_raw(w, name, cell, strlen(cell));
     else
-        jw_bytes(w, name, cell->text, cell->n);
+        jw_text(w, name, cell);
 }
 
 /* The message of a user. */
-static void put_message(struct json_writer *w, const struct csv_cell *cell)
+static void put_message(struct json_writer *w, const char *cell)
 {
     jw_open(w, "messages", '[');
     jw_open(w, NULL, '{');
     jw_text(w, "role", "user");
-    jw_bytes(w, "content", cell->text, cell->n);
+    jw_text(w, "content", cell);
     jw_close(w, '}');
     jw_close(w, ']');
 }
 
-static bool is_other(const struct csv_cell *column, const struct csv_cell *cell)
+static bool is_other(const char *column, const char *cell)
 {
-    return cell->n && !(batch_line_field(column->text) & FIELD_READ);
+    return *cell && !(batch_line_field(column) & FIELD_READ);
 }
 
 /* The metadata of a row with cells of columns that are no fields. They join the members of `own`, the cell of
  * the column metadata, which have precedence; NULL: there is none. -1: out of memory. */
-static int put_metadata(struct json_writer *w, const struct csv_rows *c, const struct csv_cell *cell,
-                        const struct csv_cell *own)
+static int put_metadata(struct json_writer *w, const struct csv_rows *c, const char *const *cell,
+                        const char *own)
 {
     struct json all, key, v;
     struct err ignored;
-    const bool object = own && js_check(&all, "", own->text, own->n, &ignored) == 0 &&
+    const bool object = own && js_check(&all, "", own, strlen(own), &ignored) == 0 &&
                         js_kind(&all) == JS_OBJECT;
     jw_open(w, "metadata", '{');
     if (own && !object)
-        jw_bytes(w, "metadata", own->text, own->n);
+        jw_text(w, "metadata", own);
     if (object)
         for (struct js_walk at = js_walk(&all); js_next(&at, &key, &v);) {
             char *name = js_strdup(&key);
@@ -159,37 +155,37 @@ static int put_metadata(struct json_writer *w, const struct csv_rows *c, const s
             free(name);
         }
     for (size_t i = 0; i < c->n_columns; i++)
-        if (is_other(&c->column[i], &cell[i]) && !(object && js_get(&all, c->column[i].text, &v, &ignored)))
-            jw_bytes(w, c->column[i].text, cell[i].text, cell[i].n);
+        if (is_other(c->column[i], cell[i]) && !(object && js_get(&all, c->column[i], &v, &ignored)))
+            jw_text(w, c->column[i], cell[i]);
     jw_close(w, '}');
     return 0;
 }
 
-static int put_row(struct json_writer *w, const struct csv_rows *c, const struct csv_cell *cell)
+static int put_row(struct json_writer *w, const struct csv_rows *c, const char *const *cell)
 {
-    const struct csv_cell *metadata = NULL;
+    const char *metadata = NULL;
     const char *empty = NULL;            /* a column with the prompt, where no cell of the row has one */
     bool others = false, asks = false;
     for (size_t i = 0; i < c->n_columns; i++) {
-        const bool prompt = is_prompt(&c->column[i]);
-        empty = prompt && !cell[i].n ? c->column[i].text : empty;
-        asks |= cell[i].n && (prompt || is_named(&c->column[i], "after"));
-        others |= is_other(&c->column[i], &cell[i]);
-        metadata = is_named(&c->column[i], "metadata") && cell[i].n ? &cell[i] : metadata;
+        const bool prompt = is_prompt(c->column[i]);
+        empty = prompt && !*cell[i] ? c->column[i] : empty;
+        asks |= *cell[i] && (prompt || strcmp(c->column[i], "after") == 0);
+        others |= is_other(c->column[i], cell[i]);
+        metadata = *cell[i] && strcmp(c->column[i], "metadata") == 0 ? cell[i] : metadata;
     }
     jw_open(w, NULL, '{');
     if (!asks)
         jw_text(w, empty, NULL);
     for (size_t i = 0; i < c->n_columns; i++) {
-        const char *name = c->column[i].text;
-        if (!cell[i].n || is_other(&c->column[i], &cell[i]) || (others && &cell[i] == metadata))
+        const char *name = c->column[i];
+        if (!*cell[i] || is_other(name, cell[i]) || (others && cell[i] == metadata))
             continue;
         if (batch_line_field(name) & FIELD_TEXT)
-            jw_bytes(w, name, cell[i].text, cell[i].n);
-        else if (strcmp(name, "messages") == 0 && *cell[i].text != '[')
-            put_message(w, &cell[i]);
+            jw_text(w, name, cell[i]);
+        else if (strcmp(name, "messages") == 0 && *cell[i] != '[')
+            put_message(w, cell[i]);
         else
-            put_field(w, name, &cell[i]);
+            put_field(w, name, cell[i]);
     }
     const int rc = others ? put_metadata(w, c, cell, metadata) : 0;
     jw_close(w, '}');
@@ -199,13 +195,13 @@ static int put_row(struct json_writer *w, const struct csv_rows *c, const struct
 /* The next row that is not empty, as JSON: 1, free(*json); 0: the table ends; -1. */
 static int next_row(struct csv_rows *c, char **json, size_t *n, struct err *e)
 {
-    struct csv_cell cell[CSV_COLUMNS_MAX];
+    const char *cell[CSV_COLUMNS_MAX];
     size_t n_cells;
     int rc;
     *json = NULL;
     do
-        rc = read_row(c, c->room, cell, &n_cells, e);
-    while (rc == 1 && n_cells == 1 && !cell[0].n);
+        rc = read_row(c, cell, &n_cells, e);
+    while (rc == 1 && n_cells == 1 && !*cell[0]);
     if (rc != 1)
         return rc;
     if (n_cells != c->n_columns)
@@ -221,19 +217,15 @@ static int next_row(struct csv_rows *c, char **json, size_t *n, struct err *e)
 
 int batch_read_rows(struct batch *b, const char *text, size_t n, struct err *e)
 {
-    struct csv_rows c = { .file = b->file, .at = text, .end = text + n, .separator = b->separator };
-    char *json;
+    char *json, *room = malloc(n + CSV_COLUMNS_MAX + 1);
+    struct csv_rows c = { b->file, text, text + n, .separator = b->separator, .room = room };
     size_t n_json;
-    if (text_check_utf8(b->file, text, n, e) || text_check_nul(b->file, text, n, e))
-        return -1;
-    c.names = malloc(n + CSV_COLUMNS_MAX + 1);
-    c.room = malloc(n + CSV_COLUMNS_MAX + 1);
-    int rc = c.names && c.room ? read_names(&c, e) : no_memory(e);
+    int rc = !room ? no_memory(e) : text_check_utf8(b->file, text, n, e) ||
+             text_check_nul(b->file, text, n, e) || read_names(&c, e) ? -1 : 0;
     while (rc == 0 && (rc = next_row(&c, &json, &n_json, e)) == 1) {
         rc = batch_take_line(b, c.row, json, n_json, e);
         free(json);
     }
-    free(c.names);
-    free(c.room);
+    free(room);
     return rc;
 }
