@@ -131,6 +131,8 @@ static int read_prompt(struct batch_model *m, struct batch_line *l, struct reque
     const char *text = "";
     size_t n = 0;
     int rc = 0;
+    /* a chapter that carries all before it begins as that does */
+    const bool specials = !l->no_specials && (l->prompt.s || l->job.chapter.carry >= 0);
     if (l->prompt.s)
         rc = batch_line_prompt(l, m->engine.config.vocab, &j->prompt_ids, &j->prompt_tokens, &text, &n, e);
     if (rc)
@@ -141,9 +143,7 @@ static int read_prompt(struct batch_model *m, struct batch_line *l, struct reque
     memcpy(j->prompt, text, n);
     j->prompt[n] = 0;
     j->prompt_bytes = n;
-    if (!l->prompt.s && l->job.chapter.carry < 0)    /* a chapter: the prompt of the line before */
-        return (j->prompt_ids = malloc(sizeof *j->prompt_ids)) ? 0 : batch_no_memory(e);
-    if (request_encode(r, t, !l->no_specials, e))
+    if (request_encode(r, t, specials, e))
         return -1;
     m->bos_twice += !l->served && begins_with_bos_twice(&m->engine, j->prompt_ids, j->prompt_tokens);
     return 0;

@@ -125,22 +125,19 @@ static int read_prompt(struct request *r, const struct engine *g, const struct r
                        struct err *e)
 {
     const struct options *o = r->o;
+    const bool none = after && !o->prompt && !o->prompt_file;
     if (chat_check_options(o, e))
         return -1;
-    if (after && !o->prompt && !o->prompt_file && !o->messages) {
-        r->job.prompt = strdup("");
-        r->job.prompt_ids = after->chapter.carry < 0 ? malloc(sizeof *r->job.prompt_ids) : NULL;
-        if (!r->job.prompt || (after->chapter.carry < 0 && !r->job.prompt_ids))
-            return err_set(e, ERR_FAILED, "out of memory");
-        return r->job.prompt_ids ? 0 : request_encode(r, g->tokenizer, true, e);
-    }
     if (o->messages)
         return read_chat(r, g, e);
-    if (read_text(&r->job.prompt, &r->job.prompt_bytes, "--prompt", o->prompt, o->prompt_file, e))
+    if (read_text(&r->job.prompt, &r->job.prompt_bytes, "--prompt", none ? "" : o->prompt, o->prompt_file, e))
         return -1;
-    if (!o->prompt && r->job.prompt_bytes == 0)
+    if (o->prompt_file && r->job.prompt_bytes == 0)
         request_notice(o, "%s: the prompt is empty", o->prompt_file);
-    return o->chat ? read_chat(r, g, e) : request_encode(r, g->tokenizer, true, e);
+    if (o->chat && !none)
+        return read_chat(r, g, e);
+    /* a chapter that carries all before it begins as that does */
+    return request_encode(r, g->tokenizer, !none || after->chapter.carry >= 0, e);
 }
 
 /* Reads the stored parameters back, so that a mistake fails here and not in a worker. */
