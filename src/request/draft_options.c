@@ -77,25 +77,13 @@ int preset_apply(struct options *o, bool own, struct err *e)
             o->job.drafter = presets[i].drafter;
         for (const char *list = own ? presets[i].own : presets[i].options; next_pair(&list, &x);) {
             snprintf(spelled, sizeof spelled, "--%s", x.name);
-            if (!options_given(o, x.name) &&
-                option_set(o, option_named(x.name, VERB_RUN), spelled, x.value, e))
+            const struct option *opt = option_named(x.name, VERB_RUN);
+            if (!options_given(o, x.name) && option_set(o, opt, spelled, x.value, e))
                 return -1;
+            o->given[opt - options_table] = 1;
         }
     }
     return 0;
-}
-
-bool preset_sets(const struct options *o, const char *option)
-{
-    struct pair x;
-    struct err ignored;
-    unsigned set;
-    bool found = false;
-    find_presets(o, &set, &ignored);
-    for (size_t i = 0; i < N_PRESETS; i++)
-        for (const char *list = set >> i & 1 ? presets[i].options : NULL; next_pair(&list, &x);)
-            found |= strcmp(x.name, option) == 0;
-    return found;
 }
 
 bool preset_story(char *text, size_t size, const struct options *o, bool own)
@@ -175,7 +163,7 @@ int draft_from_options(struct draft_settings *s, struct drafter_files *files, co
         return verify_published_check(s, e);
     if (s->draft_passes == 0)
         s->drafters &= ~(1u << DRAFTER_PARTIAL);
-    if (s->drafters == 1u << DRAFTER_PARTIAL && s->n_width > 1 && !options_given(&x, "draft-passes") &&
+    if (s->drafters == 1u << DRAFTER_PARTIAL && s->n_width > 1 && !options_given(o, "draft-passes") &&
         s->draft_passes < (long)s->n_width)
         request_notice(o, "--tree has %zu depths, and one draft pass of partial fills one depth; "
                        "--draft-passes %zu fills all", s->n_width, s->n_width);

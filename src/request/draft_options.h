@@ -5,12 +5,9 @@
 
 /* The names of the presets; NULL after the last. */
 const char *preset_name(size_t i);
-/* Sets the options of --preset, NAME or NAME,story, that the command line does not give; own: those that the
- * model's own settings override, which come after this. ERR_INPUT with the list of presets for an unknown
- * name. */
+/* Sets the options of --preset, NAME or NAME,story, that are not given, and counts them as given. own: those
+ * that the model's own settings override. ERR_INPUT with the list of presets for an unknown name. */
 int preset_apply(struct options *o, bool own, struct err *e);
-/* Whether preset_apply, own false, would set the option. */
-bool preset_sets(const struct options *o, const char *option);
 /* "min-p 0.05, on-loop retake": what the preset story sets. own: also what the model's own settings override.
  * False: --preset has no story. */
 bool preset_story(char *text, size_t size, const struct options *o, bool own);

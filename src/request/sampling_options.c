@@ -93,11 +93,11 @@ static int parse_bias(struct biases *b, const char *text, struct err *e)
 static const char not_sampled[] = "0";
 
 /* The JSON that the model's own settings have for an option; not_sampled: the temperature of a model whose
- * do_sample is false. NULL: none, or the user or a preset gave the option. */
+ * do_sample is false. NULL: none, or the user or a preset gave the option. o: with the presets. */
 static const char *models_own(const struct option *opt, const struct options *o, const struct config *c)
 {
     const char *sample = config_generation(c, "do_sample");
-    if (!opt->generation || o->given[opt - options_table] || preset_sets(o, opt->name))
+    if (!opt->generation || o->given[opt - options_table])
         return NULL;
     if (opt->field == offsetof(struct options, job.sampling.temperature) && sample &&
         strcmp(sample, "false") == 0)
@@ -117,18 +117,22 @@ static int apply_generation_config(struct options *o, const struct config *c, st
         snprintf(name, sizeof name, "generation_config.json: %s", opt->generation ? opt->generation : "");
         if (own && option_set(o, opt, name, own, e))
             return -1;
+        o->given[opt - options_table] |= own != NULL;
     }
     return 0;
 }
 
 void describe_generation_config(char *text, size_t size, const struct options *o, const struct config *c)
 {
+    struct options x = *o;
+    struct err ignored;
     size_t n = 0;
     text[0] = 0;
-    if (!c->has_generation_config || o->generation_config == GENERATION_NONE)
+    if (!c->has_generation_config || o->generation_config == GENERATION_NONE ||
+        preset_apply(&x, false, &ignored))
         return;
     for (const struct option *opt = options_table; opt->name && n < size; opt++) {
-        const char *own = models_own(opt, o, c);
+        const char *own = models_own(opt, &x, c);
         if (own == not_sampled)
             n += (size_t)snprintf(text + n, size - n, "do_sample false, so temperature 0");
         else if (own)
@@ -139,8 +143,11 @@ void describe_generation_config(char *text, size_t size, const struct options *o
 void notice_story(const struct options *o, const struct config *c)
 {
     char text[160];
+    struct options x = *o;
+    struct err ignored;
     const bool uses = o->generation_config == GENERATION_AUTO && (!c || c->has_generation_config);
-    const bool own = uses && c && models_own(option_named("temperature", VERB_RUN), o, c);
+    const bool own = uses && c && preset_apply(&x, false, &ignored) == 0 &&
+                     models_own(option_named("temperature", VERB_RUN), &x, c);
     if (preset_story(text, sizeof text, o, !own))
         request_notice(o, "--preset story: %s%s", *text ? text : "nothing",
                        uses && !c && !options_given(o, "temperature") ? " if the model has none" : "");
@@ -279,7 +286,7 @@ int sampling_from_options(struct sampling *s, const struct options *o, const str
 {
     struct options x = *o;
     memset(s, 0, sizeof *s);
-    if (preset_apply(&x, true, e))
+    if (preset_apply(&x, false, e))
         return -1;
     if (c->has_generation_config && o->generation_config == GENERATION_AUTO) {
         if (*c->generation_unknown)
@@ -290,7 +297,7 @@ int sampling_from_options(struct sampling *s, const struct options *o, const str
         if (apply_generation_config(&x, c, e))
             return -1;
     }
-    if (preset_apply(&x, false, e))
+    if (preset_apply(&x, true, e))
         return -1;
     *s = x.job.sampling;
     s->text_max = text_max;
