@@ -91,16 +91,11 @@ static int read_next_turn(struct chat_prompt *p, const struct engine *g, struct 
 static int read_chat(struct batch_model *m, struct batch_line *l, struct request *r, struct err *e)
 {
     struct chat own = {0};
-    struct chat_input in;
     struct chat_prompt p = {0};
     if (l->thinking != CHAT_THINKING_OWN)
         l->o.thinking = l->thinking;
-    if (chat_input_of(&in, &l->o, e))
+    if (chat_input_of(&l->in, &l->o, e))
         return -1;
-    l->in.kwargs[0] = in.kwargs[0];
-    l->in.thinking = in.thinking;
-    l->in.day = in.day;
-    l->in.date = in.date;
     const bool heavy = l->template || l->in.messages.end - l->in.messages.s > HEAVY_BYTES;
     while (heavy && sem_wait(&m->heavy))
         ;                                /* a signal */

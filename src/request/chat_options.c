@@ -9,6 +9,7 @@
 #include "src/base/input.h"
 #include "src/base/json_write.h"
 #include "src/base/memory_file.h"
+#include "src/request/options_impl.h"
 
 int chat_check_options(const struct options *o, struct err *e)
 {
@@ -37,7 +38,8 @@ static int check_kwargs(const struct json *v, struct err *e)
 
 int chat_input_of(struct chat_input *in, const struct options *o, struct err *e)
 {
-    *in = (struct chat_input){ .add_generation_prompt = true, .thinking = o->thinking, .date = o->chat_date };
+    in->thinking = o->thinking;
+    in->date = o->chat_date;
     if (chat_day(&in->day, "--chat-date", o->chat_date, e))
         return -1;
     if (!o->chat_kwargs)
@@ -98,25 +100,14 @@ static void put_if(struct json_writer *w, const char *key, const struct json *v)
         jw_value(w, key, v);
 }
 
-/* Whether a word of --chat-template is a file. */
-static bool is_file(const char *word)
-{
-    const size_t n = strlen(word);
-    for (const char *p = CHAT_NAMES; *p; p += strspn(p, ", ")) {
-        if (strcspn(p, ",") == n && memcmp(p, word, n) == 0)
-            return false;
-        p += strcspn(p, ",");
-    }
-    return !strchr(word, '{');
-}
-
 int conversation_put(char **json, const struct chat_input *in, const char *template, enum chat_source source,
                      struct err *e)
 {
     char *file = NULL;
     size_t n;
     /* the file may have changed when a chapter goes on */
-    if (template && source == CHAT_FILE && is_file(template) && text_read_utf8(&file, &n, template, e))
+    if (template && source == CHAT_FILE && !strchr(template, '{') &&
+        !option_is_listed(CHAT_NAMES, template) && text_read_utf8(&file, &n, template, e))
         return -1;
     FILE *f = memory_file(json, &n);
     if (f) {
@@ -281,7 +272,7 @@ int conversation_render(struct chat_prompt *p, const char *json, const char *dir
 int conversation_open(struct chat_prompt *p, const char *dir, const struct tokenizer *t,
                       const struct options *o, const char *text, size_t n, struct err *e)
 {
-    struct chat_input in;
+    struct chat_input in = { .add_generation_prompt = true };
     char *messages = NULL;
     size_t n_file;
     struct chat_notes notes = {0};

@@ -58,10 +58,10 @@ bool option_is_listed(const char *list, const char *name)
 {
     size_t n = strlen(name);
     for (const char *p = list; *p;) {
-        size_t len = strcspn(p, " ");
+        const size_t len = strcspn(p, ", ");
         if (len == n && memcmp(p, name, n) == 0)
             return true;
-        p += len + (p[len] == ' ');
+        p += len + strspn(p + len, ", ");
     }
     return false;
 }

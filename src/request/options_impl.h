@@ -65,7 +65,7 @@ const char *option_respell(char *name, char from, char to);
 const struct option *option_of_edit(const struct verb *verb, const char *name);
 /* What stands for an option ("--ctx-size", "-c") or a verb of another program; NULL: nothing. */
 const char *option_hint(const char *word);
-/* Whether `name` is a word of a list such as `also`. */
+/* Whether `name` is a word of a list such as `also`, or with commas. */
 bool option_is_listed(const char *list, const char *name);
 /* Whether a number is in the range of a row, and the range in words: "a number from 0 to 1, without 0". */
 bool option_in_range(const struct option *opt, double x);
