@@ -72,21 +72,12 @@ static size_t edits(const char *a, const char *b)
     return d[n][m];
 }
 
-struct nearest { const char *name, *best; size_t distance; };
-
-/* Only names that are closer than a third of their letters, or 2, are worth an offer. */
-static struct nearest nearest_to(const char *name)
+/* The nearer of two names; best NULL: none yet. Only names that are closer than a third of their letters, or
+ * 2, are worth an offer. */
+static const char *nearer(const char *name, const char *best, const char *candidate)
 {
-    return (struct nearest){ name, NULL, MAX(strlen(name) / 3, (size_t)2) + 1 };
-}
-
-static void consider(struct nearest *n, const char *candidate)
-{
-    const size_t d = edits(n->name, candidate);
-    if (d < n->distance) {
-        n->best = candidate;
-        n->distance = d;
-    }
+    const size_t most = best ? edits(name, best) : MAX(strlen(name) / 3, (size_t)2) + 1;
+    return edits(name, candidate) < most ? candidate : best;
 }
 
 const struct option *option_find(const char *spelled, uint64_t verb)
@@ -119,16 +110,15 @@ const struct verb *options_verb(const char *name)
 
 static int find_verb(const struct verb **out, const char *name, struct err *e)
 {
-    struct nearest n = nearest_to(name);
-    const char *hint = option_hint(name);
+    const char *hint = option_hint(name), *best = NULL;
     if ((*out = options_verb(name)))
         return 0;
     if (hint)
         return err_set(e, ERR_INPUT, "there is no verb '%s': %s", name, hint);
     for (const struct verb *v = verbs_table; v->name; v++)
-        consider(&n, v->name);
-    if (n.best)
-        return err_set(e, ERR_INPUT, "unknown verb '%s': did you mean '%s'?", name, n.best);
+        best = nearer(name, best, v->name);
+    if (best)
+        return err_set(e, ERR_INPUT, "unknown verb '%s': did you mean '%s'?", name, best);
     return err_set(e, ERR_INPUT, "unknown verb '%s'; see longhand help", name);
 }
 
@@ -144,15 +134,14 @@ const struct option *option_of_edit(const struct verb *verb, const char *name)
 
 bool options_given(const struct options *o, const char *name)
 {
-    bool known = false;
+    bool known = false, given = false;
     for (const struct option *opt = options_table; opt->name; opt++)
         if (strcmp(opt->name, name) == 0) {
             known = true;
-            if (o->given[opt - options_table])
-                return true;
+            given |= o->given[opt - options_table];
         }
     assert(known);
-    return false;
+    return given;
 }
 
 const char *option_of_alias(const char *word)
@@ -201,17 +190,17 @@ static int no_option(const struct options *o, const struct option *opt, const ch
                      struct err *e)
 {
     char list[256];
-    struct nearest n = nearest_to(strlen(spelled) > 3 ? spelled + 2 : "");
-    for (const struct option *other = options_table; other->name && *n.name; other++)
+    const char *best = NULL;
+    for (const struct option *other = options_table; other->name && strlen(spelled) > 3; other++)
         if (other->verbs & o->verb->bit)
-            consider(&n, other->name);
+            best = nearer(spelled + 2, best, other->name);
     option_verbs(list, sizeof list, opt ? opt->verbs : 0);
     if (hint)
         err_set(e, ERR_INPUT, "there is no option '%.40s': %s", spelled, hint);
     else if (opt)
         err_set(e, ERR_INPUT, "'%s' is an option of %s", spelled, list);
-    else if (n.best)
-        err_set(e, ERR_INPUT, "unknown option '%.60s': did you mean '--%s'?", spelled, n.best);
+    else if (best)
+        err_set(e, ERR_INPUT, "unknown option '%.60s': did you mean '--%s'?", spelled, best);
     else
         err_set(e, ERR_INPUT, "unknown option '%.60s'; see longhand help %s", spelled, o->verb->name);
     return NO_OPTION;

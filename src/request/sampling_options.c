@@ -172,18 +172,16 @@ static int read_breaker(char out[2 * BREAKER_BYTES_MAX + 1], size_t *n, const ch
     return 0;
 }
 
-struct breakers { struct dry_breaker *v; size_t n; };
-
-static int add_breaker(struct breakers *b, int32_t first, const int32_t *rest, size_t n, struct err *e)
+static int add_breaker(struct sampling *s, int32_t first, const int32_t *rest, size_t n, struct err *e)
 {
-    void *v = grown(b->v, b->n, sizeof *b->v);
+    struct dry_breaker *v = grown((void *)s->dry_breakers, s->n_dry_breakers, sizeof *v);
     if (!v)
         return err_set(e, ERR_FAILED, "out of memory");
-    b->v = v;
-    struct dry_breaker *x = &b->v[b->n++];
-    *x = (struct dry_breaker){ .n = 1 + (uint32_t)MIN(n, (size_t)DRY_BREAKER_MAX - 1), .ids = { first } };
-    for (uint32_t i = 1; i < x->n; i++)
-        x->ids[i] = rest[i - 1];
+    s->dry_breakers = v;
+    v += s->n_dry_breakers++;
+    *v = (struct dry_breaker){ .n = 1 + (uint32_t)MIN(n, (size_t)DRY_BREAKER_MAX - 1), .ids = { first } };
+    for (uint32_t i = 1; i < v->n; i++)
+        v->ids[i] = rest[i - 1];
     return 0;
 }
 
@@ -213,20 +211,19 @@ int encode_inside(const struct tokenizer *t, int32_t **ids, size_t *n_ids, const
 }
 
 /* Adds every breaker that begins with token `id`, whose text is word[0, n_word). */
-static int breakers_of_token(struct breakers *b, const struct tokenizer *t, int32_t id, const char *word,
+static int breakers_of_token(struct sampling *s, const struct tokenizer *t, int32_t id, const char *word,
                              size_t n_word, const char *text, size_t n, struct err *e)
 {
     if (memmem(word, n_word, text, n))
-        return add_breaker(b, id, NULL, 0, e);
+        return add_breaker(s, id, NULL, 0, e);
     /* the last k bytes of the token begin the breaker */
     for (size_t k = MIN(n - 1, n_word); k > 0; k--) {
         int32_t *rest = NULL;
         size_t n_rest = 0;
         if (memcmp(word + n_word - k, text, k) || ((unsigned char)text[k] & 0xC0) == 0x80)
             continue;
-        int rc = encode_inside(t, &rest, &n_rest, text + k, n - k, e) || add_breaker(b, id, rest, n_rest, e)
-                     ? -1
-                     : 0;
+        int rc = encode_inside(t, &rest, &n_rest, text + k, n - k, e) ||
+                 add_breaker(s, id, rest, n_rest, e) ? -1 : 0;
         free(rest);
         if (rc)
             return -1;
@@ -246,9 +243,11 @@ int sampling_breakers(struct sampling *s, const struct text_list *given, const s
     static const char *defaults[] = { "\n", ":", "\"", "*" };
     const struct text_list list = given->n ? *given : (struct text_list){ defaults,
         sizeof defaults / sizeof *defaults };
-    struct breakers b = {0};
     char text[2 * BREAKER_BYTES_MAX + 1], *word = malloc(2 * decode_stream_max(t));
     int r = word ? 0 : err_set(e, ERR_FAILED, "out of memory");
+    free((void *)s->dry_breakers);
+    s->dry_breakers = NULL;
+    s->n_dry_breakers = 0;
     for (size_t i = 0; i < list.n && r == 0; i++) {
         size_t n = 0;
         if (!strcmp(list.v[i], "none"))
@@ -259,15 +258,12 @@ int sampling_breakers(struct sampling *s, const struct text_list *given, const s
             decode_stream_start(&one, t, false, false);
             size_t n_word = decode_stream_push(&one, (int32_t)id, word);
             n_word += decode_stream_flush(&one, word + n_word);
-            r = breakers_of_token(&b, t, (int32_t)id, word, n_word, text, n, e);
+            r = breakers_of_token(s, t, (int32_t)id, word, n_word, text, n, e);
         }
     }
     free(word);
-    if (b.n)
-        qsort(b.v, b.n, sizeof *b.v, by_first_token);
-    free((void *)s->dry_breakers);
-    s->dry_breakers = b.v;
-    s->n_dry_breakers = b.n;
+    if (s->n_dry_breakers)
+        qsort((void *)s->dry_breakers, s->n_dry_breakers, sizeof *s->dry_breakers, by_first_token);
     return r;
 }
 
