@@ -64,46 +64,46 @@ static int check_model(const char *dir, const char *option, const char *path, st
     return rc;
 }
 
-/* Copies the file of NAME:FILE in --drafter; returns `to`, or NULL without one. */
-static const char *drafter_of(char to[PATH_BYTES], const struct options *o, const char *name)
+/* Whether a NAME:FILE of --drafter has this file, or the folder of it. */
+static bool is_of_drafter(const struct options *o, const char *path)
 {
-    const size_t n = strlen(name);
+    char file[PATH_BYTES], heads[PATH_BYTES + sizeof HEADS_FILE];
+    bool found = false;
     for (const char *p = o->job.drafter ? o->job.drafter : ""; *p; p += strcspn(p, ","), p += *p == ',')
-        if (strncmp(p, name, n) == 0 && p[n] == ':') {
-            snprintf(to, PATH_BYTES, "%.*s", (int)strcspn(p + n + 1, ","), p + n + 1);
-            return to;
+        for (enum drafter i = 0; i < DRAFTER_ADDED; i++) {
+            const size_t n = strlen(drafters[i]->name);
+            if (drafters[i]->option != OPTION_FILE || strncmp(p, drafters[i]->name, n) || p[n] != ':')
+                continue;
+            snprintf(file, sizeof file, "%.*s", (int)strcspn(p + n + 1, ","), p + n + 1);
+            snprintf(heads, sizeof heads, "%s/" HEADS_FILE, file);
+            found |= same_place(path, file) || (i == DRAFTER_HEADS && same_place(path, heads));
         }
-    return NULL;
+    return found;
+}
+
+static int refused(const char *option, const char *path, const char *other, struct err *e)
+{
+    return err_set(e, ERR_INPUT, "--%s: %s is the file of --%s; any other file is allowed", option, path,
+                   other);
 }
 
 /* Refuses the files that the command reads. */
 static int check_reads(const struct options *o, const char *option, const char *path, struct err *e)
 {
-    char file[N_DRAFTERS][PATH_BYTES], in_folder[PATH_BYTES + sizeof HEADS_FILE + 1];
-    const char *drafter[N_DRAFTERS + 1] = { 0 };
-    for (enum drafter i = 0; i < DRAFTER_ADDED; i++)
-        if (drafters[i]->option == OPTION_FILE)
-            drafter[i] = drafter_of(file[i], o, drafters[i]->name);
-    if (drafter[DRAFTER_HEADS]) {
-        snprintf(in_folder, sizeof in_folder, "%s/" HEADS_FILE, drafter[DRAFTER_HEADS]);
-        drafter[N_DRAFTERS] = in_folder;
-    }
     const struct { const char *option, *const *file; size_t n; } in[] = {
         { "prompt-file", &o->prompt_file, 1 },
         { "messages", &o->messages, 1 },
         { "append-file", &o->append_file, 1 },
         { "from", &o->train_from, 1 },
         { "batch", &o->batch, 1 },
-        { "drafter", drafter, N_DRAFTERS + 1 },
         { "data", (const char *const *)o->data.v, o->data.n },
         { "valid", (const char *const *)o->valid.v, o->valid.n },
     };
     for (size_t i = 0; i < sizeof in / sizeof *in; i++)
         for (size_t k = 0; k < in[i].n; k++)
             if (in[i].file[k] && same_place(path, in[i].file[k]))
-                return err_set(e, ERR_INPUT, "--%s: %s is the file of --%s; any other file is allowed",
-                               option, path, in[i].option);
-    return 0;
+                return refused(option, path, in[i].option, e);
+    return is_of_drafter(o, path) ? refused(option, path, "drafter", e) : 0;
 }
 
 /* The outputs that the options name. Text I of several texts, and its statistics, go to FILE.I. */
@@ -245,8 +245,7 @@ int output_check_one(const struct options *o, const char *option, const char *pa
     const struct outputs out = outputs_of(o);
     for (const struct output *x = out.v; x < out.v + OUTPUTS; x++)
         if (x->file && strcmp(x->option, option) && same_place(path, x->file))
-            return err_set(e, ERR_INPUT, "--%s: %s is the file of --%s; any other file is allowed", option,
-                           path, x->option);
+            return refused(option, path, x->option, e);
     return check_reads(o, option, path, e) || check_place(option, path, e) ||
            output_kept(o, option, path, e) ? -1 : 0;
 }
@@ -264,8 +263,7 @@ int output_check_all(const struct options *o, struct err *e)
                 return -1;
             for (const struct output *y = x + 1; y < end; y++)
                 if (y->file && output_name(other, o, y, k, &ignored) == 0 && same_place(path, other))
-                    return err_set(e, ERR_INPUT, "--%s: %s is the file of --%s; any other file is allowed",
-                                   x->option, path, y->option);
+                    return refused(x->option, path, y->option, e);
         }
     if (o->verb->bit & (VERBS_MODEL | VERB_SUBMIT) && model_dir(dir, o, &ignored) == 0 &&
         output_check_model(o, dir, e))
