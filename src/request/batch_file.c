@@ -15,7 +15,6 @@
 #include "src/base/notice.h"
 #include "src/base/stopping.h"
 #include "src/model/fingerprint.h"
-#include "src/request/job_params.h"
 #include "src/request/model_options.h"
 #include "src/request/request.h"
 #include "src/request/sampling_options.h"

@@ -118,10 +118,8 @@ static int parse_drafters(struct draft_settings *s, struct drafter_files *files,
         if (known == N_DRAFTERS)
             return err_set(e, ERR_INPUT, "--drafter: '%.*s' is not one of auto, none, %s", (int)n, p,
                            drafter_list(list, ALL_DRAFTERS));
-        if (file) {
-            memcpy(files->path[known], p + name + 1, file);
-            files->path[known][file] = 0;
-        }
+        if (file)
+            snprintf(files->path[known], PATH_BYTES, "%.*s", (int)file, p + name + 1);
         s->drafters |= 1u << known;
         p += n;
         if (!*p)

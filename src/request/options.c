@@ -37,14 +37,15 @@ bool option_short(const char **also, char form[3])
     return false;
 }
 
-void option_verbs(char *out, size_t size, uint64_t verbs)
+const char *option_verbs(char out[256], uint64_t verbs)
 {
     *out = 0;
     for (const struct verb *v = verbs_table; v->name; v++)
         if ((verbs & v->bit) && v->help) {
             size_t n = strlen(out);
-            snprintf(out + n, size - n, "%s%s", n ? ", " : "", v->name);
+            snprintf(out + n, 256 - n, "%s%s", n ? ", " : "", v->name);
         }
+    return out;
 }
 
 /* ---- names ---- */
@@ -194,11 +195,10 @@ static int no_option(const struct options *o, const struct option *opt, const ch
     for (const struct option *other = options_table; other->name && strlen(spelled) > 3; other++)
         if (other->verbs & o->verb->bit)
             best = nearer(spelled + 2, best, other->name);
-    option_verbs(list, sizeof list, opt ? opt->verbs : 0);
     if (hint)
         err_set(e, ERR_INPUT, "there is no option '%.40s': %s", spelled, hint);
     else if (opt)
-        err_set(e, ERR_INPUT, "'%s' is an option of %s", spelled, list);
+        err_set(e, ERR_INPUT, "'%s' is an option of %s", spelled, option_verbs(list, opt->verbs));
     else if (best)
         err_set(e, ERR_INPUT, "unknown option '%.60s': did you mean '--%s'?", spelled, best);
     else
@@ -217,8 +217,7 @@ static int parse_option(struct options *o, int argc, char **argv, int *i, struct
     size_t n = is_long ? strcspn(word, "=") : opt ? strlen(word) : 2;
     if (n >= sizeof name)
         return no_option(o, NULL, NULL, word, e);
-    memcpy(name, word, n);
-    name[n] = 0;
+    snprintf(name, sizeof name, "%.*s", (int)n, word);
     option_respell(name, '_', '-');
     if (word[n])
         value = word + n + is_long;

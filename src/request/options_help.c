@@ -82,24 +82,22 @@ const char *option_help(const struct option *opt)
 /* The help of an option and its default: of one verb, or of all of them (verb 0). */
 static void text_of_option(char text[TEXT_BYTES], const struct option *opt, uint64_t verb)
 {
-    char names[64];
+    char names[256];
     const char *shown = opt->shown ? opt->shown : opt->kind == CHOICE ? NULL : opt->value;
     size_t n = (size_t)snprintf(text, TEXT_BYTES, "%s", option_help(opt));
     for (const struct clause *c = opt->of; c && c->verbs; c++) {
         shown = c->shown && c->verbs & verb ? c->shown : shown;
-        if (c->help && (!verb || c->verbs & verb)) {
-            option_verbs(names, sizeof names, c->verbs);
-            n += (size_t)snprintf(text + n, TEXT_BYTES - n, " %s: %s.", names, c->help);
-        }
+        if (c->help && (!verb || c->verbs & verb))
+            n += (size_t)snprintf(text + n, TEXT_BYTES - n, " %s: %s.", option_verbs(names, c->verbs),
+                                  c->help);
     }
     bool any = shown && *shown;
     if (any)
         n += (size_t)snprintf(text + n, TEXT_BYTES - n, " Default: %s", shown);
     for (const struct clause *c = opt->of; c && c->verbs && !verb; c++)
         if (c->shown) {
-            option_verbs(names, sizeof names, c->verbs);
-            n += (size_t)snprintf(text + n, TEXT_BYTES - n, "%s%s: %s", any ? "; " : " Default: ", names,
-                                  c->shown);
+            n += (size_t)snprintf(text + n, TEXT_BYTES - n, "%s%s: %s", any ? "; " : " Default: ",
+                                  option_verbs(names, c->verbs), c->shown);
             any = true;
         }
     n += (size_t)snprintf(text + n, TEXT_BYTES - n, "%s", any ? "." : "");
@@ -115,9 +113,8 @@ static void help_option(FILE *f, const struct option *opt, uint64_t verb)
     for (const char *p = opt->also; option_short(&p, form);)
         fprintf(f, "%s, ", form);
     fprintf(f, opt->flags & OPTIONAL ? "--%s[=%s]" : opt->arg ? "--%s %s" : "--%s", opt->name, opt->arg);
-    option_verbs(list, sizeof list, opt->verbs);
     if (!verb && !(opt->verbs & VERB_RUN) && ~opt->verbs & VERBS_SELECT)
-        fprintf(f, "   (%s)", list);
+        fprintf(f, "   (%s)", option_verbs(list, opt->verbs));
     fputc('\n', f);
     wrap(f, text);
 }
@@ -234,14 +231,14 @@ static void man_option(FILE *f, const struct option *opt)
 {
     char text[TEXT_BYTES], list[256], tag[64], form[3];
     text_of_option(text, opt, 0);
-    option_verbs(list, sizeof list, opt->verbs);
     snprintf(tag, sizeof tag, "--%s", opt->name);
     fputs(".TP\n", f);
     for (const char *p = opt->also; option_short(&p, form);)
         fprintf(f, "\\fB\\-%c\\fR, ", form[1]);
     tag_line(f, tag, opt->arg, opt->flags & OPTIONAL);
     troff_line(f, text);
-    fprintf(f, ".br\n(%s)\n", opt->verbs == (uint64_t)VERBS_STORE ? "every verb about jobs" : list);
+    fprintf(f, ".br\n(%s)\n", opt->verbs == (uint64_t)VERBS_STORE ? "every verb about jobs"
+                                                                : option_verbs(list, opt->verbs));
 }
 
 static void man_options(FILE *f)

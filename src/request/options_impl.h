@@ -96,5 +96,5 @@ const char *option_word(const struct option *opt, int i, size_t *n);
 bool option_choice(const struct option *opt, const char *s, int *out);
 /* The name of the member of stored parameters. */
 const char *option_member(char name[40], const struct option *opt);
-/* "run, submit": the names of verbs, without aliases. */
-void option_verbs(char *out, size_t size, uint64_t verbs);
+/* "run, submit": the names of verbs, without aliases. Returns out. */
+const char *option_verbs(char out[256], uint64_t verbs);

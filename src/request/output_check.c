@@ -11,12 +11,10 @@
 #include "src/request/output_check.h"
 #include "src/base/input.h"
 #include "src/base/output.h"
-#include "src/decode/draft.h"
 #include "src/model/fingerprint.h"
 #include "src/model/gguf_model.h"
 #include "src/model/heads.h"
 #include "src/request/model_options.h"
-#include "src/request/options.h"
 
 static bool is_regular(const char *path)
 {
@@ -46,22 +44,20 @@ static bool same_place(const char *a, const char *b)
 static int check_model(const char *dir, const char *option, const char *path, struct err *e)
 {
     char file[PATH_BYTES + 260];
-    int rc = 0;
+    bool same = false;
     for (size_t i = 0, parts = is_regular(dir) ? gguf_parts(dir) : 0; i < parts; i++)
-        if (same_file(parts == 1 ? dir : gguf_part_path(file, sizeof file, dir, i, parts), path))
-            return err_set(e, ERR_INPUT, "--%s: %s is a file of the model; any other file is allowed", option,
-                           path);
+        same |= same_file(parts == 1 ? dir : gguf_part_path(file, sizeof file, dir, i, parts), path);
     DIR *d = is_regular(path) ? opendir(dir) : NULL;
-    for (struct dirent *x; d && rc == 0 && (x = readdir(d));) {
+    for (struct dirent *x; d && !same && (x = readdir(d));) {
         snprintf(file, sizeof file, "%s/%s", dir, x->d_name);
-        if ((model_uses_file(x->d_name) || (strcmp(x->d_name, HEADS_FILE) == 0 && strcmp(option, "out"))) &&
-            same_file(file, path))
-            rc = err_set(e, ERR_INPUT, "--%s: %s is a file of the model; any other file is allowed", option,
-                         path);
+        const bool heads = strcmp(x->d_name, HEADS_FILE) == 0 && strcmp(option, "out");
+        same = (heads || model_uses_file(x->d_name)) && same_file(file, path);
     }
     if (d)
         closedir(d);
-    return rc;
+    return same ? err_set(e, ERR_INPUT, "--%s: %s is a file of the model; any other file is allowed", option,
+                          path)
+                : 0;
 }
 
 /* Whether a NAME:FILE of --drafter has this file, or the folder of it. */

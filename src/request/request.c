@@ -12,7 +12,6 @@
 #include "src/request/sampling_options.h"
 #include "src/sample/chain.h"
 #include "src/text/banned.h"
-#include "src/text/chat.h"
 #include "src/text/emit.h"
 
 int request_check_stop(const char *name, const struct text_list *stop, struct err *e)

@@ -83,8 +83,7 @@ static int parse_bias(struct biases *b, const char *text, struct err *e)
         return add_biases(b, text, e);
     if (!colon || colon - text >= (ptrdiff_t)sizeof id)
         return err_set(e, ERR_INPUT, "--logit-bias: '%s' is neither ID:BIAS nor a JSON object", text);
-    memcpy(id, text, (size_t)(colon - text));
-    id[colon - text] = 0;
+    snprintf(id, sizeof id, "%.*s", (int)(colon - text), text);
     if (strcmp(colon + 1, "-inf") && parse_real(&bias, "--logit-bias", colon + 1, -BIAS_MAX, BIAS_MAX, e))
         return -1;
     return add_bias(b, id, bias, e);
