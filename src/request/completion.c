@@ -103,7 +103,7 @@ static void quoted(FILE *f, const char *s, bool brackets, const char *apostrophe
 static void bash_value(FILE *f, const struct option *opt)
 {
     char words[WORDS_BYTES];
-    enum value value = value_of(opt, words);
+    const enum value value = value_of(opt, words);
     if (value == VALUE_NONE)
         return;
     fprintf(f, "        --%s", opt->name);
@@ -175,28 +175,23 @@ static void bash(FILE *f)
 
 /* ---- zsh ---- */
 
-static void zsh_value(FILE *f, const struct option *opt)
-{
-    char words[WORDS_BYTES];
-    enum value value = value_of(opt, words);
-    if (value == VALUE_NONE)
-        return;
-    fputs(opt->kind == FILES ? ":*-*:" : ":", f);
-    for (const char *p = opt->arg; *p; p++)
-        fprintf(f, "%s%c", *p == ':' ? "\\" : "", *p);
-    fputs(":", f);
-    fprintf(f, shells[value].zsh, words);
-}
-
 static void zsh_spec(FILE *f, const struct option *opt, const char *spelled)
 {
     const bool alone = !opt->arg || opt->flags & OPTIONAL || opt->kind == FILES;
     const char *attach = alone ? "" : spelled[1] == '-' ? "=" : "+";
+    char words[WORDS_BYTES];
+    const enum value value = value_of(opt, words);
     fprintf(f, " \\\n            '%s%s%s[", opt->kind == LIST || opt->kind == FILES ? "*" : "", spelled,
             attach);
     quoted(f, option_help(opt), true, "'\\''");
     fputs("]", f);
-    zsh_value(f, opt);
+    if (value != VALUE_NONE) {
+        fputs(opt->kind == FILES ? ":*-*:" : ":", f);
+        for (const char *p = opt->arg; *p; p++)
+            fprintf(f, "%s%c", *p == ':' ? "\\" : "", *p);
+        fputs(":", f);
+        fprintf(f, shells[value].zsh, words);
+    }
     fputs("'", f);
 }
 

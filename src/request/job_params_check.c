@@ -8,18 +8,15 @@
 
 int job_check_length(const struct config *c, size_t n_prompt, size_t tokens, bool allow_beyond, struct err *e)
 {
-    if (tokens <= c->context && n_prompt <= c->context - tokens)
+    const bool dynamic = c->rope.type == ROPE_DYNAMIC;
+    if ((tokens <= c->context && n_prompt <= c->context - tokens) || (allow_beyond && !dynamic))
         return 0;
-    if (c->rope.type == ROPE_DYNAMIC)
-        return err_set(e, ERR_INPUT,
-                       "%zu prompt tokens + --tokens %zu are beyond the %zu of this model's dynamic NTK "
-                       "scaling: past its original length all earlier keys would have to turn again; "
-                       "--context-scaling yarn:F helps", n_prompt, tokens, c->context);
-    if (allow_beyond)
-        return 0;
-    return err_set(e, ERR_INPUT,
-                   "%zu prompt tokens + --tokens %zu are beyond this model's context of %zu; fewer tokens, "
-                   "--context-scaling yarn:F or --allow-beyond-context help", n_prompt, tokens, c->context);
+    return err_set(e, ERR_INPUT, dynamic
+                   ? "%zu prompt tokens + --tokens %zu are beyond the %zu of this model's dynamic NTK "
+                     "scaling: past its original length all earlier keys would have to turn again; "
+                     "--context-scaling yarn:F helps"
+                   : "%zu prompt tokens + --tokens %zu are beyond this model's context of %zu; fewer tokens, "
+                     "--context-scaling yarn:F or --allow-beyond-context help", n_prompt, tokens, c->context);
 }
 
 void job_plan(struct memory_plan *plan, const struct job_params *p, const struct engine *g, size_t n_max,

@@ -137,18 +137,6 @@ static void help_options(FILE *f, uint64_t verb, unsigned need)
     }
 }
 
-static void help_rest(FILE *f)
-{
-    fputs("\nJobs (SEL)\n", f);
-    for (size_t i = 0; i < N(selectors); i++)
-        fprintf(f, "  %-15s  %s\n", selectors[i].name, selectors[i].text);
-    fputs("\nEnvironment\n", f);
-    for (size_t i = 0; i < N(environment); i++) {
-        fprintf(f, "  %s\n", environment[i].name);
-        wrap(f, environment[i].text);
-    }
-}
-
 void options_help(FILE *f, const struct verb *verb, bool all)
 {
     if (verb) {
@@ -162,10 +150,18 @@ void options_help(FILE *f, const struct verb *verb, bool all)
         if (v->help)                             /* aliases have no help */
             fprintf(f, "  %-9s %s\n", v->name, v->help);
     help_options(f, all ? 0 : VERB_RUN, all ? 0 : MAIN);
-    if (all)
-        help_rest(f);
-    else
+    if (!all) {
         fputs("\nlonghand help VERB shows the options of a verb, longhand help --all shows everything.\n", f);
+    } else {
+        fputs("\nJobs (SEL)\n", f);
+        for (size_t i = 0; i < N(selectors); i++)
+            fprintf(f, "  %-15s  %s\n", selectors[i].name, selectors[i].text);
+        fputs("\nEnvironment\n", f);
+        for (size_t i = 0; i < N(environment); i++) {
+            fprintf(f, "  %s\n", environment[i].name);
+            wrap(f, environment[i].text);
+        }
+    }
     fputs("\nStandard output carries text and data only; messages go to standard error.\n"
           "Exit status: 0 done, 1 failed, 2 wrong usage or invalid input, 75 interrupted:\n"
           "the text so far is stored and can be continued.\n",

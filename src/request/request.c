@@ -188,14 +188,12 @@ int request_describe(struct request *r, const struct engine *g, struct err *e)
 /* Says how long a text without --tokens may become. */
 static void notice_length(const struct request *r, const struct engine *g)
 {
-    if (r->o->tokens)
-        return;
+    char most[80] = "the end of the context";
     if (r->less)
-        request_notice(r->o, "without --tokens the text goes to its own end, at most %zu tokens, as far as "
-                             "memory holds (the context has %zu)", r->job.wanted, g->config.context);
-    else
-        request_notice(r->o, "without --tokens the text goes to its own end, at most %zu tokens, the end of "
-                             "the context", r->job.wanted);
+        snprintf(most, sizeof most, "as far as memory holds (the context has %zu)", g->config.context);
+    if (!r->o->tokens)
+        request_notice(r->o, "without --tokens the text goes to its own end, at most %zu tokens, %s",
+                       r->job.wanted, most);
 }
 
 bool request_notice_unfiltered(const struct request *r, const struct engine *g)
