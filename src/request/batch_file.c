@@ -35,19 +35,16 @@ static int check_options(const struct options *o, struct err *e)
     return request_check_options_texts(o, e);
 }
 
-/* Parses --shard I/N; without the option I and N are 1. */
-static int parse_shard(const struct options *o, size_t *i, size_t *n, struct err *e)
+/* Parses --shard I/N; without the option it is 1/1. */
+static int parse_shard(struct batch *b, struct err *e)
 {
     char first[24];
-    const char *slash = o->shard ? strchr(o->shard, '/') : NULL;
-    *i = *n = 1;
-    if (!o->shard)
-        return 0;
-    if (!slash || slash - o->shard >= (ptrdiff_t)sizeof first)
-        return err_set(e, ERR_INPUT, "--shard: '%s' is not I/N, like 2/8", o->shard);
-    snprintf(first, sizeof first, "%.*s", (int)(slash - o->shard), o->shard);
-    return parse_size(n, "--shard: N", slash + 1, 1, 1000000, e) ||
-           parse_size(i, "--shard: I", first, 1, *n, e) ? -1 : 0;
+    const char *shard = b->o->shard ? b->o->shard : "1/1", *slash = strchr(shard, '/');
+    if (!slash || slash - shard >= (ptrdiff_t)sizeof first)
+        return err_set(e, ERR_INPUT, "--shard: '%s' is not I/N, like 2/8", shard);
+    snprintf(first, sizeof first, "%.*s", (int)(slash - shard), shard);
+    return parse_size(&b->shards, "--shard: N", slash + 1, 1, 1000000, e) ||
+           parse_size(&b->shard, "--shard: I", first, 1, b->shards, e) ? -1 : 0;
 }
 
 /* What is between the cells of a table; 0: the file has lines. */
@@ -173,7 +170,7 @@ int batch_open(struct batch *b, const struct options *o, struct err *e)
                          .row = separator_of(o) ? "row" : "line",
                          .separator = separator_of(o),
                          .seed = o->seed };
-    if (check_options(o, e) || parse_shard(o, &b->shard, &b->shards, e) || name_batch(b, e))
+    if (check_options(o, e) || parse_shard(b, e) || name_batch(b, e))
         return -1;
     notice_story(o, NULL);
     if (!options_given(o, "seed") && getrandom(&b->seed, sizeof b->seed, 0) != sizeof b->seed)

@@ -100,20 +100,6 @@ static void quoted(FILE *f, const char *s, bool brackets, const char *apostrophe
 
 /* ---- bash ---- */
 
-static void bash_value(FILE *f, const struct option *opt)
-{
-    char words[WORDS_BYTES];
-    const enum value value = value_of(opt, words);
-    if (value == VALUE_NONE)
-        return;
-    fprintf(f, "        --%s", opt->name);
-    for (const char *p = opt->also; *p; p += strcspn(p, " "), p += strspn(p, " "))
-        fprintf(f, "|%.*s", (int)strcspn(p, " "), p);
-    fputs(") kind=", f);
-    fprintf(f, shells[value].bash, words);
-    fputs(" ;;\n", f);
-}
-
 /* The case of one verb: its options, and the values of the option in $prev. */
 static void bash_verb(FILE *f, const struct verb *v)
 {
@@ -137,9 +123,16 @@ static void bash_verb(FILE *f, const struct verb *v)
         if (offered(opt, v) && opt->kind == FILES)
             fprintf(f, "        [[ $last = --%s && $cur != -* ]] && prev=$last\n", opt->name);
     fputs("        case $prev in\n", f);
-    for (const struct option *opt = options_table; opt->name; opt++)
-        if (offered(opt, v))
-            bash_value(f, opt);
+    for (const struct option *opt = options_table; opt->name; opt++) {
+        if (!offered(opt, v) || (value = value_of(opt, words)) == VALUE_NONE)
+            continue;
+        fprintf(f, "        --%s", opt->name);
+        for (const char *p = opt->also; *p; p += strcspn(p, " "), p += strspn(p, " "))
+            fprintf(f, "|%.*s", (int)strcspn(p, " "), p);
+        fputs(") kind=", f);
+        fprintf(f, shells[value].bash, words);
+        fputs(" ;;\n", f);
+    }
     fputs("        esac ;;\n", f);
 }
 

@@ -60,12 +60,9 @@ static size_t edits(const char *a, const char *b)
         return SIZE_MAX;
     for (size_t i = 0; i <= n; i++)
         for (size_t j = 0; j <= m; j++) {
-            if (i == 0 || j == 0) {
-                d[i][j] = i + j;
-                continue;
-            }
-            size_t best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
-            best = MIN(best, MIN(d[i - 1][j], d[i][j - 1]) + 1);
+            size_t best = i && j ? d[i - 1][j - 1] + (a[i - 1] != b[j - 1]) : i + j;
+            if (i && j)
+                best = MIN(best, MIN(d[i - 1][j], d[i][j - 1]) + 1);
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
                 best = MIN(best, d[i - 2][j - 2] + 1);
             d[i][j] = best;
