@@ -103,9 +103,8 @@ static void report_ignored(const struct batch *b)
     if (!*names || b->o->quiet)
         return;
     notice(b->o->progress == PROGRESS_JSON,
-           (struct row[]){ NOTICE_TEXT("phase", "fields passed over"),
-                                     NOTICE_UINT("lines", notes->lines), NOTICE_TEXT("fields", names),
-                                     NOTICE_END },
+           (struct row[]){ NOTICE_TEXT("phase", "fields passed over"), NOTICE_UINT("lines", notes->lines),
+                           NOTICE_TEXT("fields", names), NOTICE_END },
            "%s: ignored in %zu %s, because they do not change a text: %s", b->file, notes->lines,
            plural(notes->lines, "line", "lines"), names);
 }
@@ -309,24 +308,21 @@ static void report_submitted(const struct batch *b)
     if (there)
         snprintf(rest, sizeof rest, ", %zu %s", there,
                  plural(there, "exists already and stays unchanged", "exist already and stay unchanged"));
-    notice(json,
-           (struct row[]){ NOTICE_TEXT("phase", "submitted"), NOTICE_TEXT("name", b->name),
-                                     NOTICE_UINT("jobs", b->n), NOTICE_UINT("new", b->n_new),
-                                     NOTICE_WIDE_IF(b->n_new, "seed", b->seed), NOTICE_END },
+    notice(json, (struct row[]){ NOTICE_TEXT("phase", "submitted"), NOTICE_TEXT("name", b->name),
+                                 NOTICE_UINT("jobs", b->n), NOTICE_UINT("new", b->n_new),
+                                 NOTICE_WIDE_IF(b->n_new, "seed", b->seed), NOTICE_END },
            "@%s: %zu new %s%s", b->name, b->n_new, plural(b->n_new, "job", "jobs"), rest);
-    for (size_t i = 0; i < b->n_models && b->n_new; i++) {
-        chat_notes_print(&b->model[i].chat_notes, b->o);
-        model_notices(&b->model[i].engine, b->o);
-        if (b->model[i].bos_twice)
-            bos_notice(&b->model[i].engine, b->o, b->model[i].bos_twice);
-        describe_generation_config(own, sizeof own, b->o, &b->model[i].engine.config);
+    for (const struct batch_model *m = b->model; m < b->model + b->n_models && b->n_new; m++) {
+        chat_notes_print(&m->chat_notes, b->o);
+        model_notices(&m->engine, b->o);
+        if (m->bos_twice)
+            bos_notice(&m->engine, b->o, m->bos_twice);
+        describe_generation_config(own, sizeof own, b->o, &m->engine.config);
         if (*own || json)
-            notice(json,
-                   (struct row[]){ NOTICE_TEXT("phase", "settings"),
-                                             NOTICE_TEXT("model", b->model[i].name),
-                                             NOTICE_TEXT("generation_config", own), NOTICE_END },
+            notice(json, (struct row[]){ NOTICE_TEXT("phase", "settings"), NOTICE_TEXT("model", m->name),
+                                         NOTICE_TEXT("generation_config", own), NOTICE_END },
                    "the model's own settings (generation_config.json)%s%s: %s", b->n_models > 1 ? " of " : "",
-                   b->n_models > 1 ? b->model[i].name : "", own);
+                   b->n_models > 1 ? m->name : "", own);
     }
     if (b->n_new && !json && (b->o->seed_drawn || !options_given(b->o, "seed")))
         fprintf(stderr, "seed: %" PRIu64 "\n", b->seed);

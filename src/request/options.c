@@ -467,7 +467,6 @@ void request_notice(const struct options *o, const char *format, ...)
     va_end(args);
     if (!o->quiet)
         notice(o->progress == PROGRESS_JSON,
-               (struct row[]){ NOTICE_TEXT("phase", "notice"), NOTICE_TEXT("message", line),
-                                         NOTICE_END },
+               (struct row[]){ NOTICE_TEXT("phase", "notice"), NOTICE_TEXT("message", line), NOTICE_END },
                "%s", line);
 }
