@@ -36,7 +36,7 @@ struct batch {                           /* {0} is closed */
     struct batch_model *model; size_t n_models;
     struct batch_seen *seen;             /* the custom_ids of all lines */
     size_t lines, bad, shard, shards;    /* lines read, and bad ones; --shard */
-    struct batch_notes notes;           /* of all lines */
+    struct batch_notes notes;            /* of all lines */
     bool is_body;                        /* of batch_open_body: `model` belongs to another batch */
 };
 
