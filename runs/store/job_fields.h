@@ -1,7 +1,7 @@
 /* The fields of a job, a row each: how users name a field, how its value is read from a line, and the column
  * that has it. Loops over these lists are
  *
- *     batch_line.c     lines of a batch, rows of CSV and bodies of requests, into struct job_spec; help batch
+ *     line_fields.c    lines of a batch, rows of CSV and bodies of requests, into struct job_spec; help batch
  *     store_jobs.c     the statements that write and read the columns
  *     job_params.c, job_sheet.c, export.c     the fields without a column (KEPT_FIELDS)
  *
@@ -14,7 +14,7 @@
  *                the field when it is read
  *     name       in lines, where FIELD_* say; NULL: no line has the field, or an option stands for it, and
  *                options_table.c has its name
- *     reader     read_READER of batch_line.c takes the value
+ *     reader     read_READER of line_fields.c takes the value
  *     help       of `longhand help batch` */
 #pragma once
 

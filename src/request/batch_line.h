@@ -19,7 +19,7 @@
  * (`user`, `stream`, ..) is noted and ignored. An unknown field may change anything, so it is an error.
  *
  * Fields are rows of three tables: those with a column in job_fields.h, those that stand for an option in
- * options_table.c (BODY, SAMPLED or `fields`), the rest in batch_line.c. `longhand help batch` prints them.
+ * options_table.c (BODY, SAMPLED or `fields`), the rest in line_fields.c. `longhand help batch` prints them.
  * Several prompts in `prompt`
  * are an error: a custom_id names one request with samples of one text. max_completion_tokens overrides
  * max_tokens. Lists (`stop`, ..) replace those of the command line; [] means none.

@@ -11,9 +11,7 @@
 #include "src/base/unicode.h"
 #include "src/decode/verify_published.h"
 #include "src/decode/weights.h"
-#include "src/request/model_options.h"
 #include "src/request/sampling_options.h"
-#include "src/text/emit.h"
 
 /* ---- the members ---- */
 

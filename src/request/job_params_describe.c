@@ -15,7 +15,6 @@
 #include "src/decode/weights.h"
 #include "src/request/draft_options.h"
 #include "src/request/sampling_options.h"
-#include "src/text/emit.h"
 
 /* ---- members ---- */
 
