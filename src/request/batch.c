@@ -140,7 +140,8 @@ static int read_prompt(struct batch_model *m, struct batch_line *l, struct reque
     j->prompt_bytes = n;
     if (request_encode(r, t, specials, e))
         return -1;
-    m->bos_twice += !l->served && begins_with_bos_twice(&m->engine, j->prompt_ids, j->prompt_tokens);
+    if (!l->served && begins_with_bos_twice(&m->engine, j->prompt_ids, j->prompt_tokens))
+        m->bos_twice++;                  /* not for a body: threads share the model of a front */
     return 0;
 }
 
