@@ -106,7 +106,7 @@ static void add_cache_pieces(struct probe_pieces *s, const struct model *m, cons
     const struct config *c = &m->config;
     const size_t slot = m->layers[l].slot, from = work_first_seen(c, l, depth) / KV_BLOCK,
                  to = (depth + KV_BLOCK) / KV_BLOCK;
-    if (c->mixer[l] == MIXER_DELTA) {
+    if (c->layer[l].mixer == MIXER_DELTA) {
         const struct delta_shape *d = &kv->state->d.shape;
         const size_t floats = d->value_heads * d->key_dim * delta_wide(d);
         s->v[s->n++] = (struct probe_piece){ (const char *)(kv->state->d.state + slot * floats),

@@ -211,12 +211,12 @@ static const char *rope_name(const struct config *c)
 
 static void layer_heads(const void *config, size_t i, struct row *cell)
 {
-    *cell = (struct row){ .value = V_UINT(((const struct config *)config)->heads[i].n) };
+    *cell = (struct row){ .value = V_UINT(((const struct config *)config)->layer[i].n_kv_heads) };
 }
 
 static void layer_dims(const void *config, size_t i, struct row *cell)
 {
-    *cell = (struct row){ .value = V_UINT(((const struct config *)config)->heads[i].dim) };
+    *cell = (struct row){ .value = V_UINT(((const struct config *)config)->layer[i].head_dim) };
 }
 
 static void missing_name(const void *of, size_t i, struct row *cell)
@@ -276,17 +276,17 @@ static void expert_rows(struct row out[EXPERT_ROWS], const struct inspect *s)
 static void print(const struct inspect *s)
 {
     const struct config *c = &s->engine.config;
-    const struct kv_heads first = config_heads(c, 0), last = config_heads(c, c->n_layers - 1);
+    const struct layer_spec *first = &c->layer[0], *last = &c->layer[c->n_layers - 1];
     char heads[80], title[64], kv[40];
     struct texts texts;
     struct row types[DTYPES_MAX + 1], memory[MEMORY_ITEMS_MAX + 5], experts[EXPERT_ROWS];
     dtype_rows(types, &texts, s);
     memory_rows(memory, &texts, s);
     expert_rows(experts, s);
-    snprintf(heads, sizeof heads, "%" PRIu32 " KV heads of %" PRIu32, first.n, first.dim);
+    snprintf(heads, sizeof heads, "%zu KV heads of %zu", first->n_kv_heads, first->head_dim);
     if (c->heads_differ)
-        snprintf(heads + strlen(heads), sizeof heads - strlen(heads), ", %" PRIu32 " of %" PRIu32
-                 " in global layers", last.n, last.dim);
+        snprintf(heads + strlen(heads), sizeof heads - strlen(heads), ", %zu of %zu in global layers",
+                 last->n_kv_heads, last->head_dim);
     snprintf(kv, sizeof kv, "@ bytes per token (%s)", kv_type_name(s->engine.dev->kv_type));
     snprintf(title, sizeof title, "memory for %zu tokens, MiB", s->tokens);
     const struct table by_layer[] = { { c->n_layers, layer_heads, c }, { c->n_layers, layer_dims, c } },
@@ -295,7 +295,7 @@ static void print(const struct inspect *s)
         { "model", "model", V_TEXT(s->engine.dir) },
         { "architecture", "architecture", V_TEXT(c->model_type) },
         { NULL, "architecture", V_BOOL(c->qkv_bias), "q/k/v biases" },
-        { NULL, "architecture", V_BOOL(c->qk_norm), "q/k norms" },
+        { NULL, "architecture", V_BOOL(c->layer[0].qk_norm), "q/k norms" },
         { "parameters", "parameters", V_UINT(s->n_params) },
         { "layers", "shape", V_UINT(c->n_layers), "@ layers" },
         { "hidden", "shape", V_UINT(c->hidden), "hidden @" },

@@ -65,13 +65,15 @@ static bool find_shape(struct config *c, const char *name)
                                   .vocab = shapes[i].vocab, .n_experts = shapes[i].experts,
                                   .experts_used = shapes[i].used, .expert_ffn = shapes[i].expert_ffn,
                                   .shared_ffn = shapes[i].shared_ffn };
-            memset(c->kind, shapes[i].experts ? LAYER_EXPERTS : LAYER_DENSE, c->n_layers);
-            if (shapes[i].value_heads) {
-                c->gated = true;
+            const bool states = shapes[i].value_heads;
+            if (states)
                 c->delta = (struct delta_config){ 16, shapes[i].value_heads, 128, 128, 4 };
-                for (size_t l = 0; l < c->n_layers; l++)
-                    c->mixer[l] = (l + 1) % 4 ? MIXER_DELTA : MIXER_ATTENTION;
-            }
+            for (size_t l = 0; l < c->n_layers; l++)
+                c->layer[l] = (struct layer_spec){
+                    .mixer = states && (l + 1) % 4 ? MIXER_DELTA : MIXER_ATTENTION, .gated = states,
+                    .experts = shapes[i].experts
+                };
+            config_layers(c);
             return true;
         }
     return false;

@@ -289,7 +289,7 @@ static double operations(const struct model *m, size_t from, size_t to)
     double params = 0;
     for (size_t l = 0; l < c->n_layers; l++)
         params += 2 * hidden * (q + kv) +
-                  3 * hidden * (double)(config_ffn(c, l) + (c->kind[l] == LAYER_EXPERTS
+                  3 * hidden * (double)(c->layer[l].ffn + (c->layer[l].experts
                                             ? c->experts_used * c->expert_ffn + c->shared_ffn : 0));
     return 2 * params * (b - a) + (double)c->n_layers * 2 * q * (b * b - a * a);
 }

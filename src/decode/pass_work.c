@@ -12,7 +12,7 @@ static double expert_part(const struct config *c)
 {
     size_t n = 0;
     for (size_t l = 0; l < c->n_layers; l++)
-        n += c->kind[l] == LAYER_EXPERTS;
+        n += c->layer[l].experts;
     return (double)n / (double)c->n_layers;
 }
 
@@ -21,7 +21,7 @@ static double mean_ffn(const struct config *c)
 {
     double n = 0;
     for (size_t l = 0; l < c->n_layers; l++)
-        n += (double)config_ffn(c, l);
+        n += (double)c->layer[l].ffn;
     return n / (double)c->n_layers;
 }
 
@@ -35,7 +35,7 @@ static double layer_weights(const struct config *c)
                  values = (double)c->delta.value_heads,
                  state = d * ((double)config_delta_channels(c) + 2 * values * (double)c->delta.value_dim +
                               2 * values),
-                 attention = d * ((c->gated ? 2 : 1) * q + 2 * kv) + q * d, part = expert_part(c);
+                 attention = d * ((c->layer[0].gated ? 2 : 1) * q + 2 * kv) + q * d, part = expert_part(c);
     return attention_part(c) * attention + (1 - attention_part(c)) * state +
            3 * d * mean_ffn(c) + 3 * d * (double)c->per_layer +
            part * d * ((double)c->n_experts + 3 * (double)c->shared_ffn);

@@ -84,7 +84,7 @@ static size_t source_of(const struct config *m, const struct config *c, size_t l
 {
     size_t l = m->n_layers - m->kv_shared;
     while (l-- > 0)
-        if (m->windowed[l] == c->windowed[layer])
+        if (!m->layer[l].window == !c->layer[layer].window)
             return l;
     return SIZE_MAX;
 }
@@ -92,7 +92,7 @@ static size_t source_of(const struct config *m, const struct config *c, size_t l
 /* Whether the drafter fits the model. Its heads become those of the caches that it reads. */
 static int fit(struct config *c, const char *place, const struct config *m, struct err *e)
 {
-    if (!m->layer_scale || !m->heads_differ)
+    if (!m->layer[0].scaled || !m->heads_differ)
         return err_set(e, ERR_INPUT, "--drafter: assistant:%s drafts for Gemma 4, not for %s models", place,
                        m->model_type);
     if (c->backbone != m->hidden || c->vocab != m->vocab)
@@ -101,19 +101,20 @@ static int fit(struct config *c, const char *place, const struct config *m, stru
                        m->vocab);
     for (size_t l = 0; l < c->n_layers; l++) {
         const size_t from = source_of(m, c, l);
-        const char *kind = c->windowed[l] ? "windowed" : "global";
+        struct layer_spec *s = &c->layer[l];
+        const char *kind = s->window ? "windowed" : "global";
         if (from == SIZE_MAX)
             return err_set(e, ERR_INPUT, "--drafter: assistant:%s: layer %zu is %s, and no layer of the "
                            "model is", place, l, kind);
-        const struct kv_heads g = m->heads[from];
-        if (c->heads[l].dim != g.dim || c->n_heads % g.n)
-            return err_set(e, ERR_INPUT, "--drafter: assistant:%s: layer %zu has %zu heads of %u dimensions, "
-                           "the %s layers of the model have %u key/value heads of %u", place, l, c->n_heads,
-                           (unsigned)c->heads[l].dim, kind, (unsigned)g.n, (unsigned)g.dim);
-        if (c->windowed[l] && c->window > m->window)
+        const struct layer_spec *g = &m->layer[from];
+        if (s->head_dim != g->head_dim || c->n_heads % g->n_kv_heads)
+            return err_set(e, ERR_INPUT, "--drafter: assistant:%s: layer %zu has %zu heads of %zu "
+                           "dimensions, the %s layers of the model have %zu key/value heads of %zu", place, l,
+                           c->n_heads, s->head_dim, kind, g->n_kv_heads, g->head_dim);
+        if (s->window && c->window > m->window)
             return err_set(e, ERR_INPUT, "--drafter: assistant:%s: a window of %zu, allowed is at most that "
                            "of the model, %zu", place, c->window, m->window);
-        c->heads[l].n = m->heads[from].n;
+        s->n_kv_heads = g->n_kv_heads;
     }
     c->n_kv_heads = m->n_kv_heads;
     return 0;

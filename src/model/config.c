@@ -176,7 +176,7 @@ static int read_flags(struct config *c, const struct family *f, const struct jso
     int found = js_get(root, "hidden_act", &v, e);
     if (found < 0)
         return -1;
-    if (found && !f->gelu && !js_is(&v, "silu") && !js_is(&v, "swish"))
+    if (found && !f->layer.gelu && !js_is(&v, "silu") && !js_is(&v, "swish"))
         return js_bad(&v, e, "allowed are \"silu\" and \"swish\"");
     if ((f->qkv_bias_key && get_bool(root, "qkv_bias", true, &qkv_bias, e)) ||
         get_bool(root, "tie_word_embeddings", family_missing(f, "tie_word_embeddings", 0) != 0, &c->tied,
@@ -196,7 +196,6 @@ static int read_flags(struct config *c, const struct family *f, const struct jso
     }
     c->qkv_bias = qkv_bias || attention_bias;
     c->o_bias = attention_bias;
-    c->qk_norm = f->qk_norm;
     return refuse_foreign(f, root, e);
 }
 
@@ -264,8 +263,7 @@ static int read_ids(struct config *c, const struct json *root, bool *has_eos, st
     return n ? 0 : js_bad(&v, e, "allowed are 1 to %d ids", CONFIG_EOS_MAX);
 }
 
-/* Completes the list of heads: those of the cache where all layers have the same, which layers are rings, and
- * the sums, which have 32 bits. */
+/* Lists the heads of the cache, which layers are rings, and the sums, which have 32 bits. */
 static int list_heads(struct config *c, const char *file, struct err *e)
 {
     if (c->window || c->heads_differ) {
@@ -277,9 +275,8 @@ static int list_heads(struct config *c, const char *file, struct err *e)
     }
     for (size_t l = 0; l < c->n_layers && (c->window || c->heads_differ); l++) {
         struct kv_heads *h = &c->heads[l];
-        if (!c->heads_differ)
-            h->n = (uint32_t)c->n_kv_heads, h->dim = (uint32_t)(c->head_dim + 15) / 16 * 16;
-        h->ring = c->windowed[l];
+        h->n = (uint32_t)c->layer[l].n_kv_heads, h->dim = (uint32_t)(c->layer[l].head_dim + 15) / 16 * 16;
+        h->ring = c->layer[l].window > 0;
         h[1].first = h->first + h->n, h[1].dims = h->dims + h->n * h->dim;
         h[1].ring_first = h->ring_first + h->ring * h->n;
         h[1].ring_dims = h->ring_dims + h->ring * h->n * h->dim;
@@ -302,6 +299,8 @@ int config_parse(struct config *c, const char *file, const char *json, size_t n,
         return -1;
     c->family = f;
     snprintf(c->model_type, sizeof c->model_type, "%s", f->type);
+    for (size_t l = 0; l < CONFIG_LAYERS_MAX; l++)
+        c->layer[l] = f->layer;
     if (read_flags(c, f, &text, e) || read_sections(&(struct reading){ f, c, &text, &root, e }) ||
         read_ids(c, &text, &has_eos, e))
         return -1;
@@ -328,5 +327,6 @@ int config_parse(struct config *c, const char *file, const char *json, size_t n,
         c->bos = (int32_t)bos;
     if (!has_eos && !generation && eos >= 0 && eos < (double)c->vocab)
         c->eos[c->n_eos++] = (int32_t)eos;
+    config_layers(c);
     return list_heads(c, file, e);
 }

@@ -17,9 +17,6 @@ enum { CONFIG_LAYERS_MAX = 1024, CONFIG_EOS_MAX = 64, CONFIG_GENERATION_MAX = 12
        CONFIG_BYTES_MAX = 1 << 20,
        CONTEXT_MAX = 1 << 30, EXPERTS_MAX = 1024, EXPERT_FFN_MAX = 1 << 20, CONV_MAX = 16 };
 
-/* The feed-forward part of a layer: one network for all rows, or experts for the rows that a router sends to
- * them. */
-enum layer_kind { LAYER_DENSE, LAYER_EXPERTS };
 /* What gives a row of a layer the rows before it: attention over a cache of keys and values, or a recurrent
  * state of fixed size (Gated DeltaNet, kernels/delta.h). A model that has states is a hybrid. */
 enum mixer_kind { MIXER_ATTENTION, MIXER_DELTA };
@@ -51,16 +48,42 @@ struct rope_config {             /* read from rope_scaling/type or rope_paramete
     float short_divisor[HEAD_DIM_MAX / 2]; bool shorter;
 };
 
+/* What a layer is. A family says what all its layers share (struct family, layer), and its functions read
+ * what differs from the file. Passes, caches, plans, costs and devices read specs and ask for no family. */
+struct layer_spec {
+    enum mixer_kind mixer;
+    /* Attention. The cache that it reads: that of this layer, or of an earlier one without keys and values of
+     * its own; its KV heads, each of the width of a query head. Keys that a row sees, its own included. */
+    size_t kv_layer, n_kv_heads, head_dim, window;       /* window 0: all of them */
+    bool local;                  /* it has the local frequencies */
+    enum { QK_AS_IS, QK_NORM, QK_NORM_WHOLE } qk_norm;   /* of each head; of all heads at once */
+    /* q_proj has for each head the rows of its query, then as many rows of its gate; attention is multiplied
+     * by sigmoid(gate) */
+    bool gated;
+    bool v_is_k;                 /* no v_proj: values are the keys before norm and RoPE */
+    bool v_norm;                 /* values are divided by their root mean square */
+    bool head_logits;            /* each head has one more logit, without a value: self_attn.sinks */
+    /* Norms of the inputs of attention and of the feed-forward part, of their outputs, too, or of these
+     * alone. */
+    enum { NORM_BEFORE, NORM_BOTH, NORM_AFTER } norms;
+    bool scaled;                 /* the residual after it is multiplied by layer_scalar */
+    bool gelu;                   /* gelu(gate) * up in place of silu (kernels/ops.h, geglu) */
+    /* The feed-forward part: one network for all rows, of the width ffn, or experts for the rows that a
+     * router sends to them. beside: both (forward.c), and a router with a norm of its own. */
+    size_t ffn;                  /* 0: experts alone */
+    bool experts, beside;
+};
+
 struct family;
 struct config {
     const struct family *family; /* families/family.h */
     char model_type[32];
     bool drafts;                 /* not of files: the one layer of mtp_config (mtp.h) */
     size_t n_layers, hidden, ffn, n_heads, n_kv_heads, head_dim, vocab;
-    /* The KV heads of a model whose layers differ in them (n_kv_heads and head_dim are then the largest ones)
-     * or have windows: heads[l] has those of layer l in the cache, heads[n_layers] the sums (kv_heads_of).
-     * Each dim is a multiple of 16. */
-    bool heads_differ;
+    struct layer_spec layer[CONFIG_LAYERS_MAX];
+    bool heads_differ;           /* layers have different KV heads; n_kv_heads and head_dim are the largest */
+    /* Of a model whose layers differ in KV heads or have windows, their places in the cache: heads[l] of
+     * layer l, heads[n_layers] the sums (kv_heads_of). Each dim is a multiple of 16. */
     struct kv_heads heads[CONFIG_LAYERS_MAX + 1];
     /* The last layers, this many, have no keys and values. Each reads the cache of the last layer before them
      * of the same kind, windowed or global. ffn_doubled: their dense networks have the width 2 ffn. */
@@ -73,46 +96,28 @@ struct config {
     size_t backbone;
     double rms_eps, file_eps;    /* file_eps: as the files say */
     bool tied;                   /* tie_word_embeddings: no lm_head.weight is expected */
-    bool qkv_bias, o_bias, mlp_bias, qk_norm;
-    bool qk_whole;               /* a norm of queries and keys is that of all heads at once */
+    bool qkv_bias, o_bias, mlp_bias;
     size_t rotary;               /* dimensions of a head that RoPE turns: the first ones */
     size_t local_rotary;         /* in local layers; 0: the same */
-    /* q_proj has for each head the rows of its query, then as many rows of its gate; attention is multiplied
-     * by sigmoid(gate) */
-    bool gated;
     double query_scalar;         /* queries are divided by its square root; 0: by that of head_dim */
-    /* Attention and feed-forward part each have a norm of their output, too, before it is added. */
-    bool norms_after, only_after;        /* only_after: and no norm before */
-    /* values are divided by their root mean square; global layers have no v_proj: their values are the keys
-     * before norm and RoPE */
-    bool v_norm, v_is_k;
-    bool layer_scale;            /* the residual after each layer is multiplied by layer_scalar */
     double softcap;              /* a logit x becomes softcap * tanh(x / softcap); 0: none */
-    bool gelu;                   /* gelu(gate) * up in place of silu (kernels/ops.h, geglu) */
     /* Embeddings are multiplied by sqrt(hidden): as a float, or rounded to the type of the embedding. */
     enum { EMBED_AS_IS, EMBED_SCALED, EMBED_SCALED_ROUNDED } embed;
     /* Of Granite: its factors as the files say; that of EMBED_SCALED in place of sqrt(hidden). rms_eps and
      * embed_factor contain the factor that the residual is divided by. 0: none */
     double embed_multiplier, score_multiplier, residual_factor, logit_divisor, embed_factor;
     bool norm_plus_one;          /* the files hold w - 1 for all norms but that of Gated DeltaNet */
-    uint8_t mixer[CONFIG_LAYERS_MAX];  /* enum mixer_kind */
     struct delta_config delta;   /* zeros in a model without states */
     bool decay_ready;            /* A_log holds -exp(A_log) (GGUF) */
-    uint8_t kind[CONFIG_LAYERS_MAX];   /* enum layer_kind */
     /* Experts of a layer, those that a row uses, and their width; 0: every layer is dense. ffn is the width
      * of dense layers. */
     size_t n_experts, experts_used, expert_ffn;
     size_t shared_ffn;           /* width of the expert that every row has beside them; 0: none */
-    /* Layers with experts have the network of dense layers beside them (forward.c, both), and a router with
-     * a norm of its own. */
-    bool experts_beside;
+    bool experts_beside;         /* layers with experts have a dense network, too */
     bool experts_normalised;     /* the weights of the chosen experts are divided by their sum */
     bool experts_bias;           /* the router and the products of experts have biases */
     double swiglu_alpha, swiglu_limit;   /* of experts (kernels/device.h); limit 0: silu(gate) * up */
-    bool head_logits;            /* each head has one more logit, without a value: self_attn.sinks */
-    size_t window;               /* sliding window in keys, own position included; 0: none */
-    uint8_t windowed[CONFIG_LAYERS_MAX];   /* 1: this layer uses the window */
-    uint8_t local[CONFIG_LAYERS_MAX];      /* 1: this layer has the local frequencies */
+    size_t window;               /* of the layers that have one; 0: none has */
     struct rope_config rope;
     size_t max_position;         /* max_position_embeddings */
     size_t context;              /* usable length: see config_read */
@@ -129,11 +134,8 @@ struct config {
     char generation_unknown[96];
 };
 
-/* The window of a layer, 0: none; whether a layer has local frequencies. */
-static inline size_t config_window(const struct config *c, size_t layer)
-{
-    return c->windowed[layer] ? c->window : 0;
-}
+/* Completes the specs of layers from the other members: KV heads, caches, widths. */
+void config_layers(struct config *c);
 /* The last layer that sees all keys; if there is none, the last one. */
 size_t config_last_global(const struct config *c);
 bool config_has_local(const struct config *c);
@@ -141,27 +143,10 @@ static inline size_t config_local_rotary(const struct config *c)
 {
     return c->local_rotary ? c->local_rotary : c->rotary;
 }
-/* Whether a layer has keys and values of its own, and whether its values are its keys. */
+/* Whether a layer has keys and values of its own. */
 static inline bool config_owns_kv(const struct config *c, size_t layer)
 {
     return layer < c->n_layers - c->kv_shared;
-}
-static inline bool config_v_is_k(const struct config *c, size_t layer)
-{
-    return c->v_is_k && !c->windowed[layer] && config_owns_kv(c, layer);
-}
-/* The layer whose cache a layer reads: itself, or one before it. */
-size_t config_kv_layer(const struct config *c, size_t layer);
-/* The width of the dense network of a layer; 0: it has experts alone. */
-static inline size_t config_ffn(const struct config *c, size_t layer)
-{
-    const size_t width = c->ffn_doubled && !config_owns_kv(c, layer) ? 2 * c->ffn : c->ffn;
-    return c->kind[layer] == LAYER_DENSE || c->experts_beside ? width : 0;
-}
-/* The KV heads of a layer with attention; each has the width of a query head. */
-static inline struct kv_heads config_heads(const struct config *c, size_t layer)
-{
-    return kv_heads_of(c->heads_differ ? c->heads : NULL, c->n_kv_heads, c->head_dim, layer);
 }
 /* Dimensions of the queries, and of the keys, of the mean layer with attention. */
 double config_mean_queries(const struct config *c);
@@ -171,8 +156,6 @@ struct json;
 /* Reads generation_config.json into generation[] and generation_unknown (config_generation.c, for
  * config_parse). */
 int config_read_generation(struct config *c, const struct json *root, struct err *e);
-/* Reads layer_types, one name for each layer, into windowed[]. */
-int config_read_layer_types(struct config *c, const struct json *v, struct err *e);
 /* The usable length under the scaling; 0 if it exceeds CONTEXT_MAX. */
 size_t config_context(const struct config *c);
 /* Whether the model has recurrent states, the number of layers with a mixer of this kind, and of those that

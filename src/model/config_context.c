@@ -8,18 +8,32 @@
 size_t config_last_global(const struct config *c)
 {
     size_t l = c->n_layers;
-    while (l > 0 && c->windowed[l - 1])
+    while (l > 0 && c->layer[l - 1].window)
         l--;
     return (l ? l : c->n_layers) - 1;
 }
 
-size_t config_kv_layer(const struct config *c, size_t layer)
+/* The layer whose cache a layer reads: itself, or one before it; SIZE_MAX: there is none. */
+static size_t kv_layer(const struct config *c, size_t layer)
 {
     size_t l = layer;
-    while (!config_owns_kv(c, l) || c->windowed[l] != c->windowed[layer])
+    while (!config_owns_kv(c, l) || c->layer[l].window != c->layer[layer].window)
         if (l-- == 0)
             return SIZE_MAX;
     return l;
+}
+
+void config_layers(struct config *c)
+{
+    for (size_t l = 0; l < c->n_layers; l++) {
+        struct layer_spec *s = &c->layer[l];
+        const bool own = config_owns_kv(c, l);
+        if (!c->heads_differ)
+            s->n_kv_heads = c->n_kv_heads, s->head_dim = c->head_dim;
+        s->kv_layer = kv_layer(c, l);
+        s->beside = s->experts && c->experts_beside;
+        s->ffn = s->experts && !s->beside ? 0 : c->ffn_doubled && !own ? 2 * c->ffn : c->ffn;
+    }
 }
 
 bool config_is_hybrid(const struct config *c) { return config_mixers(c, MIXER_DELTA) > 0; }
@@ -28,7 +42,7 @@ size_t config_mixers(const struct config *c, enum mixer_kind kind)
 {
     size_t n = 0;
     for (size_t l = 0; l < c->n_layers; l++)
-        n += c->mixer[l] == kind;
+        n += c->layer[l].mixer == kind;
     return n;
 }
 
@@ -36,19 +50,27 @@ size_t config_caches(const struct config *c) { return config_mixers(c, MIXER_ATT
 
 double config_mean_keys(const struct config *c)
 {
-    return c->heads_differ ? (double)c->heads[c->n_layers].dims / (double)c->n_layers
-                           : (double)(c->n_kv_heads * c->head_dim);
+    size_t dims = 0;
+    for (size_t l = 0; l < c->n_layers; l++)
+        dims += c->layer[l].n_kv_heads * c->layer[l].head_dim;
+    return (double)dims / (double)c->n_layers;
 }
 
 double config_mean_queries(const struct config *c)
 {
     size_t dims = 0;
-    for (size_t l = 0; c->heads_differ && l < c->n_layers; l++)
-        dims += c->n_heads * c->heads[l].dim;
-    return c->heads_differ ? (double)dims / (double)c->n_layers : (double)(c->n_heads * c->head_dim);
+    for (size_t l = 0; l < c->n_layers; l++)
+        dims += c->n_heads * c->layer[l].head_dim;
+    return (double)dims / (double)c->n_layers;
 }
 
-bool config_has_local(const struct config *c) { return memchr(c->local, 1, c->n_layers); }
+bool config_has_local(const struct config *c)
+{
+    size_t l = 0;
+    while (l < c->n_layers && !c->layer[l].local)
+        l++;
+    return l < c->n_layers;
+}
 
 size_t config_context(const struct config *c)
 {
@@ -87,7 +109,7 @@ int config_scale_context(struct config *c, const char *spec, struct err *e)
     if (c->rope.type == ROPE_LONG)
         return err_set(e, ERR_INPUT, "--context-scaling: found %s, allowed for this %s model is short", spec,
                        c->model_type);
-    if (c->layer_scale)
+    if (c->layer[0].scaled)
         return err_set(e, ERR_INPUT, "--context-scaling: not for %s models, of whose heads a part turns in "
                        "global layers", c->model_type);
     if (c->rope.within && c->rope.type != ROPE_PLAIN)

@@ -14,27 +14,29 @@ enum { PARTS = 45, EXPERT_PARTS = 6 };
 
 static void layer_parts(struct part p[PARTS], const struct config *c, size_t layer)
 {
-    const struct kv_heads g = config_heads(c, layer);
-    const size_t d = c->hidden, h = g.dim, q = c->n_heads * h, kv = g.n * h, f = config_ffn(c, layer),
+    const struct layer_spec *y = &c->layer[layer];
+    const size_t d = c->hidden, h = y->head_dim, q = c->n_heads * h, kv = y->n_kv_heads * h, f = y->ffn,
                  values = c->delta.value_heads, z = values * c->delta.value_dim,
                  mixed = config_delta_channels(c), conv = c->delta.conv, s = c->shared_ffn;
-    const bool dense = f, experts = c->kind[layer] == LAYER_EXPERTS, bias = dense && c->mlp_bias,
-               shared = experts && s, beside = experts && c->experts_beside,
-               state = c->mixer[layer] == MIXER_DELTA, attn = !state, qkv_bias = attn && c->qkv_bias,
-               norm = attn && c->qk_norm, own = attn && config_owns_kv(c, layer), each = c->per_layer;
+    const bool dense = f, experts = y->experts, bias = dense && c->mlp_bias,
+               shared = experts && s, beside = y->beside,
+               state = y->mixer == MIXER_DELTA, attn = !state, qkv_bias = attn && c->qkv_bias,
+               norm = attn && y->qk_norm, whole = y->qk_norm == QK_NORM_WHOLE,
+               own = attn && y->kv_layer == layer, each = c->per_layer, before = y->norms != NORM_AFTER,
+               after = y->norms != NORM_BEFORE;
     const struct part parts[PARTS] = {
-        { "input_layernorm.weight", !c->only_after, d, 0 },
+        { "input_layernorm.weight", before, d, 0 },
         { "post_attention_layernorm.weight", true, d, 0 },
-        { "pre_feedforward_layernorm.weight", c->norms_after && !c->only_after, d, 0 },
-        { "post_feedforward_layernorm.weight", c->norms_after, d, 0 },
-        { "self_attn.q_proj.weight", attn, c->gated ? 2 * q : q, d },
+        { "pre_feedforward_layernorm.weight", before && after, d, 0 },
+        { "post_feedforward_layernorm.weight", after, d, 0 },
+        { "self_attn.q_proj.weight", attn, y->gated ? 2 * q : q, d },
         { "self_attn.k_proj.weight", own, kv, d },
-        { "self_attn.v_proj.weight", own && !config_v_is_k(c, layer), kv, d },
+        { "self_attn.v_proj.weight", own && !y->v_is_k, kv, d },
         { "self_attn.o_proj.weight", attn, d, q },       { "self_attn.q_proj.bias", qkv_bias, q, 0 },
         { "self_attn.k_proj.bias", qkv_bias, kv, 0 },    { "self_attn.v_proj.bias", qkv_bias, kv, 0 },
         { "self_attn.o_proj.bias", attn && c->o_bias, d, 0 },
-        { "self_attn.q_norm.weight", norm, c->qk_whole ? q : h, 0 },
-        { "self_attn.k_norm.weight", norm && own, c->qk_whole ? kv : h, 0 },
+        { "self_attn.q_norm.weight", norm, whole ? q : h, 0 },
+        { "self_attn.k_norm.weight", norm && own, whole ? kv : h, 0 },
         { "linear_attn.in_proj_qkv.weight", state, mixed, d },
         { "linear_attn.in_proj_z.weight", state, z, d }, { "linear_attn.in_proj_b.weight", state, values, d },
         { "linear_attn.in_proj_a.weight", state, values, d },
@@ -45,7 +47,7 @@ static void layer_parts(struct part p[PARTS], const struct config *c, size_t lay
         { "mlp.gate_proj.weight", dense, f, d },         { "mlp.up_proj.weight", dense, f, d },
         { "mlp.down_proj.weight", dense, d, f },         { "mlp.gate_proj.bias", bias, f, 0 },
         { "mlp.up_proj.bias", bias, f, 0 },              { "mlp.down_proj.bias", bias, d, 0 },
-        { "self_attn.sinks", attn && c->head_logits, c->n_heads, 0 },
+        { "self_attn.sinks", attn && y->head_logits, c->n_heads, 0 },
         { "mlp.gate.weight", experts, c->n_experts, d },
         { "mlp.gate.bias", experts && c->experts_bias, c->n_experts, 0 },
         { "router.scale", beside, d, 0 },
@@ -53,7 +55,7 @@ static void layer_parts(struct part p[PARTS], const struct config *c, size_t lay
         { "post_feedforward_layernorm_1.weight", beside, d, 0 },
         { "pre_feedforward_layernorm_2.weight", beside, d, 0 },
         { "post_feedforward_layernorm_2.weight", beside, d, 0 },
-        { "layer_scalar", c->layer_scale, 1, 0 },
+        { "layer_scalar", y->scaled, 1, 0 },
         { "per_layer_input_gate.weight", each, c->per_layer, d },
         { "per_layer_projection.weight", each, d, c->per_layer },
         { "post_per_layer_input_norm.weight", each, d, 0 },
@@ -103,7 +105,7 @@ static int each_tensor(const struct config *c, size_t layer, tensor_fn *fn, void
         if (p[i].used && fn(ctx, name, p[i].rows, p[i].cols))
             return -1;
     }
-    for (size_t k = 0; c->kind[layer] == LAYER_EXPERTS && k < c->n_experts; k++)
+    for (size_t k = 0; c->layer[layer].experts && k < c->n_experts; k++)
         for (size_t i = 0; i < EXPERT_PARTS; i++) {
             snprintf(name, sizeof name, "model.layers.%zu.mlp.experts.%zu.%s", layer, k, x[i].name);
             if (x[i].used && fn(ctx, name, x[i].rows, x[i].cols))
@@ -127,7 +129,7 @@ static size_t count_params(const struct config *c, bool used)
         for (size_t i = 0; i < PARTS; i++)
             if (p[i].used)
                 n += p[i].rows * (p[i].cols ? p[i].cols : 1);
-        if (c->kind[l] == LAYER_EXPERTS)
+        if (c->layer[l].experts)
             n += (used ? c->experts_used : c->n_experts) *
                  (3 * c->hidden * c->expert_ffn + (c->experts_bias ? 2 * c->expert_ffn + c->hidden : 0));
     }
@@ -259,7 +261,7 @@ int config_check_tensors(const struct config *c, const struct tensors *ts, struc
         return -1;
     for (size_t l = 0; l < c->n_layers; l++)
         if (each_tensor(c, l, check_tensor, &(struct checking){ ts, e }) ||
-            (c->kind[l] == LAYER_EXPERTS && check_experts(c, ts, l, e)))
+            (c->layer[l].experts && check_experts(c, ts, l, e)))
             return -1;
     return tensors_whole(ts, e);
 }

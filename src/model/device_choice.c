@@ -90,7 +90,7 @@ static const char *lacks_of(const struct device *dev, const struct config *c)
            : config_is_hybrid(c) && !dev->delta  ? "recurrent states"
            : c->rope.growth != 0                 ? "queries that grow with the position"
            : c->residual_factor != 0             ? "factors of embeddings and logits"
-           : c->norms_after                      ? "models with norms after each part"
+           : c->layer[0].norms                      ? "models with norms after each part"
            : config_has_local(c)                 ? "layers without RoPE"
            : c->rotary < c->head_dim             ? "heads of which a part turns"
                                                  : NULL;

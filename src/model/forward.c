@@ -53,7 +53,7 @@ static size_t dense_ffn(const struct config *c)
 {
     size_t n = c->per_layer;
     for (size_t l = 0; l < c->n_layers; l++)
-        n = MAX(n, config_ffn(c, l));
+        n = MAX(n, c->layer[l].ffn);
     return n;
 }
 
@@ -62,13 +62,15 @@ static size_t dense_ffn(const struct config *c)
 static size_t mixer_outputs(const struct model *m)
 {
     const struct config *c = &m->config;
-    size_t attention = 0;
+    size_t attention = 0, normed = 0;
     for (size_t l = 0; l < c->n_layers; l++) {
+        const struct layer_spec *s = &c->layer[l];
         const struct device_heads h = model_heads(m, l);
-        attention = MAX(attention, ((c->gated ? 2 : 1) * h.n_heads + 2 * h.n_kv_heads) * h.padded);
+        attention = MAX(attention, ((s->gated ? 2 : 1) * h.n_heads + 2 * h.n_kv_heads) * h.padded);
+        normed = s->norms == NORM_BEFORE ? normed : c->hidden;
     }
     const size_t state = config_delta_channels(c) + c->delta.value_heads * (c->delta.value_dim + 2);
-    return MAX(MAX(attention, state), c->norms_after ? c->hidden : 0);
+    return MAX(MAX(attention, state), normed);
 }
 
 static size_t mixer_inputs(const struct model *m)
@@ -118,7 +120,7 @@ static struct device_limits limits(const struct model *m, size_t rows_max, size_
                  inputs = MAX(MAX(mixer_inputs(m), dense_ffn(c)), fused);
     struct device_limits l = { rows, n_max, rows, outputs, c->vocab,
                                { c->n_heads, c->n_kv_heads, c->head_dim, m->head_dim }, inputs };
-    if (memchr(c->kind, LAYER_EXPERTS, c->n_layers)) {
+    if (model_expert_layers(m)) {
         l.experts.n = c->n_experts, l.experts.used = c->experts_used;
         l.experts.hidden = c->hidden, l.experts.ffn = MAX(c->expert_ffn, c->shared_ffn);
     }
@@ -326,7 +328,7 @@ static void report_scores(const struct pass *p, size_t layer)
 {
     const struct model *m = p->m;
     const struct workspace *w = p->w;
-    const size_t window = config_window(&m->config, layer);
+    const size_t window = m->config.layer[layer].window;
     const float *score = w->score + (w->dev->host_memory ? 0 : layer * m->config.n_kv_heads * w->score_step);
     for (size_t i = 0; i < p->n_seqs; i++) {
         const struct pass_seq *s = &p->seqs[i];
@@ -359,13 +361,8 @@ static void add_dense(const struct pass *p, const struct layer *y, size_t l, flo
     d->rmsnorm(d, w->xn, w->x, y->norm_mlp, n, c->hidden, (float)c->rms_eps, none);
     d->product(d, &(struct device_product){ w->gate_up, mats_n(&y->gate_up), w->xn, n, y->gate_up.m,
                                             y->gate_up_bias, false, none, y->gate_up.n });
-    (c->gelu ? d->geglu : d->swiglu)(d, w->h, w->gate_up, n, config_ffn(c, l));
+    (c->layer[l].gelu ? d->geglu : d->swiglu)(d, w->h, w->gate_up, n, c->layer[l].ffn);
     add_output(p, to, w->h, &y->down, y->down_bias, norm);
-}
-
-static void dense(const struct pass *p, const struct layer *y, size_t l)
-{
-    add_dense(p, y, l, p->w->x, y->norm_mlp_after);
 }
 
 /* `to` += the outputs of the experts. */
@@ -377,7 +374,7 @@ static void add_experts(const struct pass *p, const struct layer *y, size_t l, f
                                             y->expert, c->n_experts, c->experts_used, c->expert_ffn,
                                             c->experts_normalised, l, c->shared_ffn ? &y->shared : NULL,
                                             &y->shared_gate, c->shared_ffn, y->router_bias,
-                                            (float)c->swiglu_alpha, (float)c->swiglu_limit, c->gelu,
+                                            (float)c->swiglu_alpha, (float)c->swiglu_limit, c->layer[l].gelu,
                                             y->norm_router, y->expert_scale, to });
 }
 
@@ -397,56 +394,54 @@ static void both(const struct pass *p, const struct layer *y, size_t l)
     d->norm_add(d, w->x, w->side, y->norm_mlp_after, n, dim, eps);
 }
 
-static void experts(const struct pass *p, const struct layer *y, size_t l)
+static void feed_forward(const struct pass *p, const struct layer *y, size_t l)
 {
-    if (p->m->config.experts_beside)
+    const struct layer_spec *s = &p->m->config.layer[l];
+    if (s->beside)
         both(p, y, l);
-    else
+    else if (s->experts)
         add_experts(p, y, l, p->w->x, y->norm_mlp);
+    else
+        add_dense(p, y, l, p->w->x, y->norm_mlp_after);
 }
-
-static void (*const feed_forward[])(const struct pass *, const struct layer *, size_t) = {
-    [LAYER_DENSE] = dense, [LAYER_EXPERTS] = experts,
-};
 
 /* Queries, keys and values of a layer. Keys and values go to its cache. */
 static void project(const struct pass *p, const struct layer *y, size_t l)
 {
     const struct device_heads heads = model_heads(p->m, l);
-    const bool v_is_k = config_v_is_k(&p->m->config, l);
-    const size_t wide = mats_n(&y->qkv) + (v_is_k ? heads.n_kv_heads * heads.padded : 0);
     const struct config *c = &p->m->config;
+    const struct layer_spec *s = &c->layer[l];
+    const size_t wide = mats_n(&y->qkv) + (s->v_is_k ? heads.n_kv_heads * heads.padded : 0);
     const struct workspace *w = p->w;
     struct device *d = w->dev;
     const size_t n = p->rows.n, none = SIZE_MAX;
-    const bool own = config_owns_kv(c, l);
     const struct tap *queries = tap_of(p, TAP_QUERY, l, 0);
     float *q_tap = queries ? tap_buffer(p, queries) : NULL;
     d->product(d, &(struct device_product){ w->qkv, wide, w->xn, n, y->qkv.m, y->qkv_bias, false,
                                             none, y->qkv.n });
     d->rope(d, &(struct device_rope){ .q = w->q, .qkv = w->qkv, .heads = &heads, .layer = y->slot,
-                                      .q_norm = c->qk_norm ? y->q_norm : NULL,
-                                      .k_norm = c->qk_norm ? y->k_norm : NULL, .eps = (float)c->rms_eps,
-                                      .queries = !own, .q_tap = q_tap, .gated = c->gated,
-                                      .local = c->local[l], .whole = c->qk_whole,
-                                      .scalar = c->query_scalar, .v_norm = c->v_norm,
-                                      .v_is_k = v_is_k });
+                                      .q_norm = s->qk_norm ? y->q_norm : NULL,
+                                      .k_norm = s->qk_norm ? y->k_norm : NULL, .eps = (float)c->rms_eps,
+                                      .queries = s->kv_layer != l, .q_tap = q_tap, .gated = s->gated,
+                                      .local = s->local, .whole = s->qk_norm == QK_NORM_WHOLE,
+                                      .scalar = c->query_scalar, .v_norm = s->v_norm,
+                                      .v_is_k = s->v_is_k });
     if (queries)
         tap_fetch(p, TAP_QUERY, l, q_tap, c->n_heads * heads.head_dim);
 }
 
 static void attention(const struct pass *p, const struct layer *y, size_t l)
 {
-    const struct config *c = &p->m->config;
+    const struct layer_spec *s = &p->m->config.layer[l];
     const struct workspace *w = p->w;
     struct device *d = w->dev;
     struct device_heads heads = model_heads(p->m, l);
     project(p, y, l);
     heads.logit = y->head_logit;
-    d->attend(d, w->attn, w->q, &heads, y->slot, config_window(c, l));
-    if (d->host_memory && config_owns_kv(c, l))
+    d->attend(d, w->attn, w->q, &heads, y->slot, s->window);
+    if (d->host_memory && s->kv_layer == l)
         report_scores(p, l);
-    if (c->gated)
+    if (s->gated)
         d->gate(d, w->attn, w->qkv, &heads);
     add_output(p, w->x, w->attn, &y->o, y->o_bias, y->norm_attn_after);
 }
@@ -506,11 +501,11 @@ static void run_layer(const struct pass *p, size_t l, bool keys)
         project(p, y, l);
         return;
     }
-    mixer[c->mixer[l]](p, y, l);
-    feed_forward[c->kind[l]](p, y, l);
+    mixer[c->layer[l].mixer](p, y, l);
+    feed_forward(p, y, l);
     if (c->per_layer)
         add_per_layer(p, y, l);
-    if (c->layer_scale)
+    if (c->layer[l].scaled)
         d->scale(d, w->x, *y->scale, n * c->hidden);
 }
 
@@ -614,7 +609,7 @@ static void run(const struct pass *p)
         per_layer_embed(m, w->token, p->rows.n, w->per_layer, w->per_layer_work, &p->w->read);
     }
     const size_t last = c->n_layers - c->kv_shared - 1;
-    const bool keys = fills_caches(p) && c->mixer[last] == MIXER_ATTENTION;
+    const bool keys = fills_caches(p) && c->layer[last].mixer == MIXER_ATTENTION;
     for (size_t l = 0; l < (keys ? last + 1 : c->n_layers); l++)
         run_layer(p, l, keys && l == last);
     if (keys)

@@ -224,12 +224,14 @@ static int use_tensors(struct gguf_model *m, struct err *e)
     c->tied = !tensors_find(ts, "lm_head.weight");
     char value[NAME_BYTES];
     snprintf(value, sizeof value, "model.layers.%zu.self_attn.v_proj.weight",
-             config_kv_layer(c, c->n_layers - 1));
-    c->v_is_k = c->v_is_k && !tensors_find(ts, value);
+             c->layer[c->n_layers - 1].kv_layer);
+    const bool has_values = tensors_find(ts, value);
     for (size_t l = 0; l < c->n_layers; l++) {
+        bool *v_is_k = &c->layer[l].v_is_k;
         snprintf(value, sizeof value, "model.layers.%zu.self_attn.v_proj.weight", l);
-        const struct tensor *t = config_v_is_k(c, l) ? tensors_find(ts, value) : NULL;
-        if (t)
+        const struct tensor *t = *v_is_k ? tensors_find(ts, value) : NULL;
+        *v_is_k = *v_is_k && !has_values;
+        if (t && !has_values)
             return err_set(e, ERR_INPUT, "%s: tensor \"%s\": the last layer has no attn_v; values in some of "
                            "the global layers are not implemented", ts->path[t->shard], t->stored_name);
     }
@@ -245,7 +247,7 @@ static int use_tensors(struct gguf_model *m, struct err *e)
                           : bias ? strstr(name, ".mlp.")     ? c->mlp_bias || c->experts_bias
                                  : strstr(name, ".o_proj.") ? c->o_bias
                                                             : c->qkv_bias
-                          : norm             ? c->qk_norm
+                          : norm             ? c->layer[0].qk_norm != QK_AS_IS
                           : shared           ? c->shared_ffn > 0
                           : router || expert ? c->n_experts > 0
                           : of_dense         ? c->n_experts == 0 || c->experts_beside

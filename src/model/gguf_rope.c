@@ -23,7 +23,7 @@ static int read_divisors(const struct gguf_model *m, const char *name, float *to
         const char *file = m->part[i].file;
         if (!t)
             continue;
-        if ((m->config.rope.type != ROPE_PLAIN && !m->config.layer_scale) ||
+        if ((m->config.rope.type != ROPE_PLAIN && !m->config.layer[0].scaled) ||
             !(name == freqs ? m->config.family->freqs : family_has_rope(m->config.family, ROPE_LONG)))
             return err_set(e, ERR_INPUT, "%s: tensor \"%s\" in a %s model%s", file, t->name,
                            m->config.model_type,
@@ -72,7 +72,7 @@ int gguf_read_rope(struct gguf_model *m, struct err *e)
     const int found = read_divisors(m, freqs, m->config.rope.divisor, e);
     if (found > 0)
         m->config.rope.type = ROPE_DIVIDED;
-    for (size_t i = 0; m->config.layer_scale && i < m->config.rotary / 2; i++)
+    for (size_t i = 0; m->config.layer[0].scaled && i < m->config.rotary / 2; i++)
         if (m->config.rope.divisor[i] >= 1e29f)          /* 1e30 there: the pair does not turn */
             m->config.rope.divisor[i] = INFINITY;
     return found < 0 ? -1 : read_long(m, e);

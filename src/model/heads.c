@@ -104,7 +104,7 @@ uint64_t heads_fingerprint(const struct model *m)
     float *rows = malloc(FINGERPRINT_ROWS * c->hidden * sizeof *rows);
     if (!rows)
         return 0;
-    for (size_t i = 0; i < c->n_layers && !c->only_after; i++) {
+    for (size_t i = 0; i < c->n_layers && c->layer[i].norms != NORM_AFTER; i++) {
         hash_norm(&h, m, m->layers[i].norm_attn, rows);
         hash_norm(&h, m, m->layers[i].norm_mlp, rows);
     }

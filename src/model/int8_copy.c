@@ -19,11 +19,11 @@ size_t model_quantized_bytes(const struct config *c, const struct device *dev)
     if (c->backbone)
         n += quantized_bytes(c->hidden, 2 * c->backbone) + quantized_bytes(c->backbone, c->hidden);
     for (size_t l = 0; l < c->n_layers; l++) {
-        const bool experts = c->kind[l] == LAYER_EXPERTS;
-        const struct kv_heads g = config_heads(c, l);
-        const size_t ffn = config_ffn(c, l), x = c->expert_ffn, d = dev->head_dim(dev, g.dim),
-                     o = c->n_heads * d, q = c->gated ? 2 * o : o,
-                     kv = config_owns_kv(c, l) ? (config_v_is_k(c, l) ? 1 : 2) * g.n * d : 0;
+        const struct layer_spec *s = &c->layer[l];
+        const bool experts = s->experts;
+        const size_t ffn = s->ffn, x = c->expert_ffn, d = dev->head_dim(dev, s->head_dim),
+                     o = c->n_heads * d, q = s->gated ? 2 * o : o,
+                     kv = s->kv_layer == l ? (s->v_is_k ? 1 : 2) * s->n_kv_heads * d : 0;
         n += quantized_bytes(q + kv, c->hidden) + quantized_bytes(c->hidden, o);
         if (c->per_layer)
             n += quantized_bytes(c->per_layer, c->hidden) + quantized_bytes(c->hidden, c->per_layer);
@@ -110,11 +110,11 @@ static void quantize_layer(struct model *to, const struct model *from, size_t l,
         quantize(&z->per_layer_gate, &y->per_layer_gate, at, from->pool);
         quantize(&z->per_layer_out, &y->per_layer_out, at, from->pool);
     }
-    if (config_ffn(c, l)) {
+    if (c->layer[l].ffn) {
         quantize(&z->gate_up.m[0], &y->gate_up.m[0], at, from->pool);
         quantize(&z->down, &y->down, at, from->pool);
     }
-    if (c->kind[l] == LAYER_DENSE)
+    if (!c->layer[l].experts)
         return;
     z->expert = to->experts + (y->expert - from->experts);
     to->expert_bytes += quantize_experts(z->expert, y->expert, c->n_experts, at, from->pool);

@@ -126,7 +126,7 @@ static void run_cross(const struct longspec *l, const struct device_rows *rows)
     d->rmsnorm(d, b->xn, b->x, l->norm_cross, rows->n, m->config.hidden, (float)m->config.rms_eps, SIZE_MAX);
     drafter_product(m, b->qkv, &l->cross_q, b->xn, l->cross_q_bias, rows->n, false);
     d->rope(d, &(struct device_rope){ .q = b->q, .qkv = b->qkv, .heads = &heads, .queries = true });
-    d->attend(d, b->attn, b->q, &heads, layer, config_window(&m->config, layer));
+    d->attend(d, b->attn, b->q, &heads, layer, m->config.layer[layer].window);
     drafter_product(m, b->x, &l->cross_o, b->attn, NULL, rows->n, true);
 }
 

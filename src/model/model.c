@@ -386,7 +386,7 @@ static int load_vec(struct loader *l, float **v, const char *prefix, const struc
 static int load_dense(struct loader *l, const char *at, struct layer *y)
 {
     const struct config *c = &l->model->config;
-    const size_t ffn = config_ffn(c, l->layer);
+    const size_t ffn = c->layer[l->layer].ffn;
     const struct source gate_up[] = { { "mlp.gate_proj", ffn }, { "mlp.up_proj", ffn } };
     const struct source down = { "mlp.down_proj", c->hidden };
     return load_mats(l, y->gate_up.m, &y->gate_up.n, at, gate_up, 2, c->hidden, &unpadded) ||
@@ -467,10 +467,6 @@ static int load_experts(struct loader *l, const char *at, struct layer *y)
     return 0;
 }
 
-static int (*const load_feed_forward[])(struct loader *, const char *at, struct layer *) = {
-    [LAYER_DENSE] = load_dense, [LAYER_EXPERTS] = load_experts,
-};
-
 /* Loads the weights of one norm. */
 static int load_norm(struct loader *l, float **v, const char *at, const char *name, size_t dim)
 {
@@ -484,21 +480,22 @@ static int load_norm(struct loader *l, float **v, const char *at, const char *na
 static int load_attention(struct loader *l, const char *at, struct layer *y)
 {
     const struct config *c = &l->model->config;
+    const struct layer_spec *s = &c->layer[l->layer];
     const struct device_heads heads = model_heads(l->model, l->layer);
     const size_t d = heads.head_dim, dp = heads.padded, q = c->n_heads * d, kv = heads.n_kv_heads * d;
-    const struct source qkv[] = { { "self_attn.q_proj", c->gated ? 2 * q : q }, { "self_attn.k_proj", kv },
+    const struct source qkv[] = { { "self_attn.q_proj", s->gated ? 2 * q : q }, { "self_attn.k_proj", kv },
                                   { "self_attn.v_proj", kv } };
     const struct source o = { "self_attn.o_proj", c->hidden }, attn = { "self_attn", c->n_heads };
     const struct padding by_head = { d, dp, 1, 1 }, by_head_column = { 1, 1, d, dp };
-    const bool own = config_owns_kv(c, l->layer);
-    return load_mats(l, y->qkv.m, &y->qkv.n, at, qkv, !own ? 1 : config_v_is_k(c, l->layer) ? 2 : 3,
+    const bool own = s->kv_layer == l->layer, whole = s->qk_norm == QK_NORM_WHOLE;
+    return load_mats(l, y->qkv.m, &y->qkv.n, at, qkv, !own ? 1 : s->v_is_k ? 2 : 3,
                      c->hidden, &by_head) ||
            (c->qkv_bias && load_vec(l, &y->qkv_bias, at, qkv, 3, "bias", d, dp)) ||
-           (c->qk_norm && load_norm(l, &y->q_norm, at, "self_attn.q_norm", c->qk_whole ? q : d)) ||
-           (c->qk_norm && own && load_norm(l, &y->k_norm, at, "self_attn.k_norm", c->qk_whole ? kv : d)) ||
+           (s->qk_norm && load_norm(l, &y->q_norm, at, "self_attn.q_norm", whole ? q : d)) ||
+           (s->qk_norm && own && load_norm(l, &y->k_norm, at, "self_attn.k_norm", whole ? kv : d)) ||
            load_mat(l, &y->o, at, &o, q, &by_head_column) ||
            (c->o_bias && load_vec(l, &y->o_bias, at, &o, 1, "bias", 1, 1)) ||
-           (c->head_logits && load_vec(l, &y->head_logit, at, &attn, 1, "sinks", 1, 1)) ? -1 : 0;
+           (s->head_logits && load_vec(l, &y->head_logit, at, &attn, 1, "sinks", 1, 1)) ? -1 : 0;
 }
 
 /* Loads what experts beside a dense network have: a norm of the router's inputs, factors of the experts, and
@@ -596,16 +593,16 @@ static int load_layer(struct loader *l, const char *at, size_t index, struct lay
 {
     const struct config *c = &l->model->config;
     static const char after[] = "post_attention_layernorm";
-    const bool both = c->norms_after;
-    return (!c->only_after && load_norm(l, &y->norm_attn, at, "input_layernorm", c->hidden)) ||
-           load_mixer[c->mixer[index]](l, at, y) ||
+    const struct layer_spec *s = &c->layer[index];
+    const bool both = s->norms != NORM_BEFORE, before = s->norms != NORM_AFTER;
+    return (before && load_norm(l, &y->norm_attn, at, "input_layernorm", c->hidden)) ||
+           load_mixer[s->mixer](l, at, y) ||
            (both && load_norm(l, &y->norm_attn_after, at, after, c->hidden)) ||
-           (!c->only_after &&
+           (before &&
             load_norm(l, &y->norm_mlp, at, both ? "pre_feedforward_layernorm" : after, c->hidden)) ||
-           load_feed_forward[c->kind[index]](l, at, y) ||
-           (c->kind[index] == LAYER_EXPERTS && c->experts_beside &&
-            (load_dense(l, at, y) || load_beside(l, at, y))) ||
-           (c->layer_scale && load_scale(l, at, y)) || (c->per_layer && load_per_layer(l, at, y)) ||
+           (s->experts && load_experts(l, at, y)) || (s->ffn && load_dense(l, at, y)) ||
+           (s->beside && load_beside(l, at, y)) ||
+           (s->scaled && load_scale(l, at, y)) || (c->per_layer && load_per_layer(l, at, y)) ||
            (both && load_norm(l, &y->norm_mlp_after, at, "post_feedforward_layernorm", c->hidden)) ? -1 : 0;
 }
 
@@ -680,7 +677,7 @@ static int load_all(struct loader *l)
         char at[64];
         snprintf(at, sizeof at, "model.layers.%zu.", i);
         l->layer = i;
-        if (l->mem && c->kind[i] == LAYER_EXPERTS)
+        if (l->mem && c->layer[i].experts)
             m->layers[i].expert = m->experts + c->n_experts * experts++;
         if (load_layer(l, at, i, l->mem ? &m->layers[i] : &measured))
             return -1;
@@ -763,8 +760,8 @@ static int build(struct loader *l, const char *name)
     if (rc == 0 && *dev->error)
         rc = err_set(l->e, ERR_FAILED, "%s: %s", dev->name, dev->error);
     for (size_t i = 0, slot[2] = { 0 }; rc == 0 && i < m->config.n_layers; i++)
-        m->layers[i].slot = config_owns_kv(&m->config, i) ? slot[m->config.mixer[i]]++
-                                                          : config_kv_layer(&m->config, i);
+        m->layers[i].slot = config_owns_kv(&m->config, i) ? slot[m->config.layer[i].mixer]++
+                                                          : m->config.layer[i].kv_layer;
     for (size_t i = 0; rc == 0 && m->config.experts_beside && i < m->config.n_layers * m->config.hidden; i++)
         m->layers[i / m->config.hidden].norm_router[i % m->config.hidden] /= sqrtf((float)m->config.hidden);
     for (size_t i = 0; rc == 0 && m->config.logit_divisor != 0 && i < m->config.hidden; i++)

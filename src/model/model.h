@@ -92,9 +92,9 @@ struct model {                           /* {0} is closed */
 /* The heads of a layer with attention, as the device pads them. */
 static inline struct device_heads model_heads(const struct model *m, size_t layer)
 {
-    const struct kv_heads g = config_heads(&m->config, layer);
-    return (struct device_heads){ m->config.n_heads, g.n, g.dim, m->config.heads_differ ? g.dim : m->head_dim,
-                                  NULL };
+    const struct layer_spec *s = &m->config.layer[layer];
+    return (struct device_heads){ m->config.n_heads, s->n_kv_heads, s->head_dim,
+                                  m->config.heads_differ ? s->head_dim : m->head_dim, NULL };
 }
 
 /* Progress of loading: `done` of `total` bytes. false stops the load with ERR_AGAIN. */

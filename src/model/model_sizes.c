@@ -5,7 +5,7 @@ size_t model_expert_layers(const struct model *m)
 {
     size_t n = 0;
     for (size_t l = 0; l < m->config.n_layers; l++)
-        n += m->config.kind[l] == LAYER_EXPERTS;
+        n += m->config.layer[l].experts;
     return n;
 }
 

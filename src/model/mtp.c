@@ -22,9 +22,10 @@ static void mtp_config(struct config *of, const struct config *c)
     *of = *c;
     of->n_layers = 1;
     of->drafts = true;
-    of->mixer[0] = MIXER_ATTENTION;
-    of->kind[0] = c->n_experts ? LAYER_EXPERTS : LAYER_DENSE;
-    of->windowed[0] = 0;
+    of->layer[0].mixer = MIXER_ATTENTION;
+    of->layer[0].experts = c->n_experts > 0;
+    of->layer[0].window = 0;
+    config_layers(of);
     of->delta = (struct delta_config){ 0 };
 }
 

@@ -332,8 +332,8 @@ bool tensors_have_joined(const struct tensors *ts)
 static size_t part_rows(const struct joined *j, size_t k, const struct config *c, const char *name)
 {
     const size_t l = MIN(strtoul(name + strlen("model.layers."), NULL, 10), c->n_layers - 1);
-    const struct kv_heads g = config_heads(c, l);
-    return j == joined ? (k ? g.n : c->n_heads) * g.dim : j->n > 1 ? config_ffn(c, l) : c->hidden;
+    const struct layer_spec *s = &c->layer[l];
+    return j == joined ? (k ? s->n_kv_heads : c->n_heads) * s->head_dim : j->n > 1 ? s->ffn : c->hidden;
 }
 
 static int split_joined(struct viewing *v, const struct tensor *t)

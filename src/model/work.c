@@ -26,10 +26,10 @@ int work_matrices(struct work_read *r, const struct model *m, struct err *e)
         return err_set(e, ERR_FAILED, "out of memory for a list of matrices");
     for (size_t l = 0; l < c->n_layers; l++) {
         const struct layer *y = &m->layers[l];
-        const bool experts = c->kind[l] == LAYER_EXPERTS, state = c->mixer[l] == MIXER_DELTA;
+        const bool experts = c->layer[l].experts, state = c->layer[l].mixer == MIXER_DELTA;
         add_matrices(r, state ? y->mix.m : y->qkv.m, state ? y->mix.n : y->qkv.n, false);
         add_matrices(r, state ? &y->out : &y->o, 1, false);
-        if (config_ffn(c, l)) {
+        if (c->layer[l].ffn) {
             add_matrices(r, y->gate_up.m, y->gate_up.n, false);
             add_matrices(r, &y->down, 1, false);
         }
@@ -56,7 +56,7 @@ int work_matrices(struct work_read *r, const struct model *m, struct err *e)
 
 size_t work_first_seen(const struct config *c, size_t layer, size_t pos)
 {
-    const size_t window = config_window(c, layer);
+    const size_t window = c->layer[layer].window;
     return window && pos + 1 > window ? pos + 1 - window : 0;
 }
 
@@ -87,7 +87,7 @@ static void add_attention(struct work *w, const struct model *m, size_t l, size_
         w->maxes += exps;
         w->converts += exps;
     }
-    w->exps += c->gated ? (double)(rows * width) : 0;
+    w->exps += c->layer[l].gated ? (double)(rows * width) : 0;
     w->converts += (double)(rows * 2 * width);
 }
 
@@ -109,10 +109,9 @@ void work_add_layers(struct work *w, const struct model *m, const struct work_re
     for (size_t i = 0; i + 1 < read->n; i++)
         work_add_product(w, &read->v[i], rows);
     for (size_t l = 0; l < c->n_layers; l++) {
-        const bool experts = c->kind[l] == LAYER_EXPERTS;
-        const size_t ffn =
-            config_ffn(c, l) + (experts ? c->experts_used * c->expert_ffn + c->shared_ffn : 0);
-        if (c->mixer[l] == MIXER_DELTA)
+        const struct layer_spec *s = &c->layer[l];
+        const size_t ffn = s->ffn + (s->experts ? c->experts_used * c->expert_ffn + c->shared_ffn : 0);
+        if (s->mixer == MIXER_DELTA)
             add_delta(w, m, rows, texts);
         else
             add_attention(w, m, l, depth, rows, texts);

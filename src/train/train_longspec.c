@@ -67,7 +67,7 @@ static void longspec_layout(struct module *u, struct arena *a)
          { &t->dx, x }, { &t->keys, kv }, { &t->values, kv },
          { &t->out, n * l->d * dtype_size(l->m->compute) });
     t->self.a.window = LONGSPEC_WINDOW;
-    t->cross.a.window = config_window(c, config_last_global(c));
+    t->cross.a.window = c->layer[config_last_global(c)].window;
     t->cross.a.k = t->keys, t->cross.a.v = t->values;
 }
 

@@ -103,7 +103,7 @@ static void open_all(size_t model, enum dtype kv)
         rig_die("heads", &e);
     longspec_rig_open(&longspec, &rig, true, model, NULL);
     gumiho_rig_open(&gumiho, &rig, true, model);
-    if (!rig.c.qk_norm)
+    if (!rig.c.layer[0].qk_norm)
         spire_rig_open(&spire, &rig, true, model);
     for (int i = 0; i < 4 && brief(kv); i++)
         if (i != 3 || spire.file.mem)

@@ -354,7 +354,7 @@ static void small_models(void)
             struct rig r;
             rig_open(&r, dir, compute ? DT_F32 : DT_BF16, best_twin(), 2, 8, 64);
             longspec_rig_open(&longspec, &r, compute, m, NULL);
-            if (!r.c.qk_norm) spire_rig_open(&spire, &r, compute, m);
+            if (!r.c.layer[0].qk_norm) spire_rig_open(&spire, &r, compute, m);
             gumiho_rig_open(&gumiho, &r, compute, m);
             struct sampling p;
             struct text t = { .n_prompt = 90, .n = 90 + (long_test ? 150 : 90) };

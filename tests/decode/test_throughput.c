@@ -82,7 +82,9 @@ static void experts_and_states_are_counted(void)
     struct config c = { .n_layers = 48, .hidden = 2048, .n_heads = 32, .n_kv_heads = 4, .head_dim = 128,
                         .vocab = 151936, .n_experts = 128, .experts_used = 8, .expert_ffn = 768 };
     const struct model_bytes b = { .weight = 1, .draft_weight = 1, .kv = 2 };
-    memset(c.kind, LAYER_EXPERTS, c.n_layers);
+    for (size_t l = 0; l < c.n_layers; l++)
+        c.layer[l].experts = true;
+    config_layers(&c);
     struct pass_work w = throughput_model(&c, &b, 0);
     CHECK(near(w.weight_bytes + w.expert_bytes, 30.22e9, 0.01e9, 0), "%g", w.weight_bytes + w.expert_bytes);
     CHECK(near(w.flops / 2, 3.04e9, 0.01e9, 0), "%g", w.flops / 2);
@@ -91,9 +93,11 @@ static void experts_and_states_are_counted(void)
     const double two = w.weight_bytes + w.expert_bytes * (1 - 15.0 / 16 * 15 / 16);
     CHECK(near(throughput_pass(&m, &w, 2, 1), two, 1, 0) && near(throughput_pass(&m, &w, 1, 2), two, 1, 0));
     w = throughput_model(&c, &b, 1000);
-    c.gated = true, c.delta = (struct delta_config){ 16, 32, 128, 128, 4 };
+    c.delta = (struct delta_config){ 16, 32, 128, 128, 4 };
     for (size_t l = 0; l < c.n_layers; l++)
-        c.mixer[l] = l % 4 == 3 ? MIXER_ATTENTION : MIXER_DELTA;
+        c.layer[l] = (struct layer_spec){ .gated = true,
+                                          .mixer = l % 4 == 3 ? MIXER_ATTENTION : MIXER_DELTA };
+    config_layers(&c);
     const struct pass_work h = throughput_model(&c, &b, 1000);
     CHECK(h.kv_bytes * 4 == w.kv_bytes && h.expert_bytes == w.expert_bytes);
     const double attention = 2048 * (3 * 32 * 128.0 + 8 * 128), state = 2048 * (8192 + 2 * 4096 + 64.0);

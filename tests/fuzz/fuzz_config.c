@@ -30,13 +30,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                         !c.expert_ffn || c.expert_ffn > EXPERT_FFN_MAX))
         abort();
     for (size_t l = 0; l < c.n_layers; l++)
-        if ((c.windowed[l] && !c.window) || (c.kind[l] == LAYER_EXPERTS && !c.n_experts))
+        if ((c.layer[l].window && c.layer[l].window != c.window) || (c.layer[l].experts && !c.n_experts))
             abort();
     for (size_t l = 0; l < c.n_layers; l++) {            /* layers with heads or caches of others */
-        const struct kv_heads h = config_heads(&c, l);
-        const size_t from = config_kv_layer(&c, l);
-        if (!h.n || c.n_heads % h.n || !h.dim || h.dim > c.head_dim || from > l ||
-            config_heads(&c, from).dim != h.dim || config_heads(&c, from).n != h.n)
+        const struct layer_spec *s = &c.layer[l], *from = s->kv_layer > l ? NULL : &c.layer[s->kv_layer];
+        if (!s->n_kv_heads || c.n_heads % s->n_kv_heads || !s->head_dim ||
+            s->head_dim > c.head_dim || !from || from->head_dim != s->head_dim ||
+            from->n_kv_heads != s->n_kv_heads)
             abort();
     }
     const struct delta_config *d = &c.delta;

@@ -522,7 +522,7 @@ static void scores_of_a_pass(void)
             if (model_forward(&r.m, r.w, &s, 1, taps, c->n_layers, &e)) rig_die("pass", &e);
             CHECK(got.calls == c->n_layers, "%zu calls", got.calls);
             for (size_t l = 0; l < c->n_layers; l++) {
-                size_t from = c->windowed[l] && PAST + 1 > c->window ? PAST + 1 - c->window : 0;
+                size_t from = c->layer[l].window && PAST + 1 > c->window ? PAST + 1 - c->window : 0;
                 CHECK(got.from[l] == from, "layer %zu: from %zu", l, got.from[l]);
                 const struct device_heads g = model_heads(&r.m, l);
                 const size_t group = g.n_heads / g.n_kv_heads, d = g.head_dim;

@@ -22,15 +22,17 @@ static size_t n_cases, n_powers, n_exact, n_values;
 static void compare_shape(const struct config *c, const char *want, const char *json)
 {
     char layers[CONFIG_LAYERS_MAX + 1], got[2 * CONFIG_LAYERS_MAX + 256];
-    bool any = memchr(c->windowed, 1, c->n_layers) != NULL;
-    for (size_t l = 0; l < c->n_layers; l++)
-        layers[l] = (char)('0' + c->windowed[l]);
+    bool any = false;
+    for (size_t l = 0; l < c->n_layers; l++) {
+        layers[l] = c->layer[l].window ? '1' : '0';
+        any |= c->layer[l].window;
+    }
     layers[c->n_layers] = 0;
     snprintf(got, sizeof got, "%zu %zu %zu %zu %zu %zu %zu %zu %d %zu %s %g %d %d", c->vocab, c->hidden,
              c->ffn, c->n_layers, c->n_heads, c->n_kv_heads, c->head_dim, c->max_position, c->tied, c->window,
              layers, c->rms_eps, c->bos, c->n_eos ? c->eos[0] : -1);
     for (size_t l = 0; l < c->n_layers; l++)
-        layers[l] = (char)('0' + c->kind[l]);
+        layers[l] = c->layer[l].experts ? '1' : '0';
     const size_t n = strlen(got);
     if (c->n_experts)
         snprintf(got + n, sizeof got - n, " %zu %zu %zu %d %s", c->n_experts, c->experts_used, c->expert_ffn,
@@ -236,10 +238,10 @@ static void accepts(void)
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)
         CHECK(parse_with(&c, more[i], NULL, &e) == 0, "%s: %s", more[i], e.msg);
     CHECK(parse(&c, "{\"architectures\": [\"Qwen3ForCausalLM\"], \"use_qk_norm\": null}", NULL, &e) == 0 &&
-              strcmp(c.model_type, "qwen3") == 0 && c.qk_norm && !c.qkv_bias,
+              strcmp(c.model_type, "qwen3") == 0 && c.layer[0].qk_norm && !c.qkv_bias,
           "%s", e.msg);
     CHECK(parse(&c, "{\"model_type\": \"qwen2\", \"attention_bias\": true}", NULL, &e) == 0 && c.qkv_bias &&
-              !c.o_bias && !c.qk_norm,
+              !c.o_bias && !c.layer[0].qk_norm,
           "%s", e.msg);
     CHECK(parse(&c, "{\"model_type\": \"qwen3\", \"attention_bias\": true}", NULL, &e) == 0 && c.qkv_bias &&
               c.o_bias,
@@ -346,10 +348,11 @@ static void gemma3(void)
                     "\"rope_scaling\": {\"factor\": 8.0, \"rope_type\": \"linear\"}, "
                     "\"sliding_window\": 1024}, \"eos_token_id\": [1, 106]}", NULL, &e) == 0, "%s", e.msg);
     CHECK(!strcmp(c.model_type, "gemma3") && c.vocab == 262208 && c.head_dim == 256 && c.n_kv_heads == 4 &&
-          c.tied && c.gelu && c.norms_after && c.norm_plus_one && c.qk_norm && c.n_eos == 2 && c.bos == 2 &&
+          c.tied && c.layer[0].gelu && c.layer[0].norms == NORM_BOTH && c.norm_plus_one &&
+          c.layer[0].qk_norm && c.n_eos == 2 && c.bos == 2 &&
           c.embed == EMBED_SCALED_ROUNDED && near(c.query_scalar, 256, 0, 0));
     for (size_t l = 0; l < 34; l++)
-        CHECK(config_window(&c, l) == (l % 6 < 5 ? 1024 : 0) && c.local[l] == (l % 6 < 5));
+        CHECK(c.layer[l].window == (l % 6 < 5 ? 1024 : 0) && c.layer[l].local == (l % 6 < 5));
     CHECK(near(c.rope.theta, 1e6, 0, 0) && near(c.rope.local_theta, 1e4, 0, 0) && c.context == 131072);
     CHECK(config_scale_context(&c, "linear:2", &e) == -1 && strstr(e.msg, "are scaled already"), "%s", e.msg);
     /* the frequencies of windowed layers are not scaled */
@@ -363,13 +366,14 @@ static void gemma3(void)
                     "{\"full_attention\": {\"rope_type\": \"linear\", \"factor\": 4, \"rope_theta\": 2e6}, "
                     "\"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 3e4}}}", NULL,
                 &e) == 0, "%s", e.msg);
-    CHECK(c.window == 4096 && !c.windowed[0] && c.windowed[1] && !c.windowed[2] &&
+    CHECK(c.window == 4096 && !c.layer[0].window && c.layer[1].window && !c.layer[2].window &&
           c.rope.type == ROPE_LINEAR && near(c.rope.factor, 4, 0, 0) && near(c.rope.theta, 2e6, 0, 0) &&
           near(c.rope.local_theta, 3e4, 0, 0) && c.n_eos == 1 && c.eos[0] == 1);
     CHECK(parse(&c, "{\"model_type\": \"gemma3_text\", \"rope_theta\": 5e5, \"rope_local_base_freq\": 2e4, "
                     "\"sliding_window_pattern\": 2, \"rope_parameters\": {\"full_attention\": null}}", NULL,
                 &e) == 0, "%s", e.msg);
-    CHECK(c.windowed[0] && !c.windowed[1] && c.rope.type == ROPE_PLAIN && near(c.rope.theta, 5e5, 0, 0) &&
+    CHECK(c.layer[0].window && !c.layer[1].window && c.rope.type == ROPE_PLAIN &&
+          near(c.rope.theta, 5e5, 0, 0) &&
           near(c.rope.local_theta, 2e4, 0, 0));
     CHECK(config_scale_context(&c, "yarn:2", &e) == 0 && near(c.rope.local_theta, 2e4, 0, 0) &&
           c.context == 262144, "%s", e.msg);
@@ -391,13 +395,14 @@ static void gemma4(void)
                     "\"use_bidirectional_attention\": \"vision\", \"sliding_window\": 1024}}", NULL, &e) == 0,
           "%s", e.msg);
     CHECK(!strcmp(c.model_type, "gemma4") && c.heads_differ && c.n_kv_heads == 16 && c.head_dim == 512 &&
-          c.tied && c.gelu && c.norms_after && !c.norm_plus_one && c.v_norm && c.layer_scale &&
+          c.tied && c.layer[0].gelu && c.layer[0].norms == NORM_BOTH && !c.norm_plus_one &&
+          c.layer[0].v_norm && c.layer[0].scaled &&
           near(c.softcap, 30, 0, 0) && near(c.query_scalar, 1, 0, 0) && !c.experts_beside && c.bos == 2);
     for (size_t l = 0; l < 60; l++) {
-        const struct kv_heads h = config_heads(&c, l);
         const bool in = l % 6 < 5;
-        CHECK(config_window(&c, l) == (in ? 1024 : 0) && c.local[l] == in && config_v_is_k(&c, l) == !in &&
-              h.n == (in ? 16 : 4) && h.dim == (in ? 256 : 512), "layer %zu", l);
+        CHECK(c.layer[l].window == (in ? 1024 : 0) && c.layer[l].local == in && c.layer[l].v_is_k == !in &&
+              c.layer[l].n_kv_heads == (in ? 16 : 4) && c.layer[l].head_dim == (in ? 256 : 512),
+              "layer %zu", l);
     }
     CHECK(c.heads[60].first == 50 * 16 + 10 * 4 && c.heads[60].dims == 50 * 16 * 256 + 10 * 4 * 512);
     CHECK(config_scale_context(&c, "linear:2", &e) == -1 && strstr(e.msg, "not for gemma4 models"), "%s",
@@ -422,10 +427,11 @@ static void gemma4(void)
                     "\"num_experts\": 9, \"top_k_experts\": 3, \"moe_intermediate_size\": 7, "
                     "\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"proportional\", "
                     "\"rope_theta\": 2e6, \"factor\": 8}}}", NULL, &e) == 0, "%s", e.msg);
-    CHECK(!c.windowed[0] && c.windowed[1] && !c.windowed[2] && c.heads[0].dim == 32 && c.heads[1].n == 4 &&
-          c.head_dim == 64 && c.rotary == 32 && c.experts_beside && c.kind[2] == LAYER_EXPERTS &&
-          c.n_experts == 9 && c.experts_used == 3 && c.expert_ffn == 7 && config_ffn(&c, 2) == 9216 &&
-          !c.v_is_k && near(c.softcap, 0, 0, 0) && near(c.rope.theta, 2e6, 0, 0) &&
+    CHECK(!c.layer[0].window && c.layer[1].window && !c.layer[2].window &&
+          c.layer[0].head_dim == 32 && c.layer[1].n_kv_heads == 4 &&
+          c.head_dim == 64 && c.rotary == 32 && c.experts_beside && c.layer[2].experts &&
+          c.n_experts == 9 && c.experts_used == 3 && c.expert_ffn == 7 && c.layer[2].ffn == 9216 &&
+          !c.layer[0].v_is_k && near(c.softcap, 0, 0, 0) && near(c.rope.theta, 2e6, 0, 0) &&
           near(c.rope.divisor[0], 8, 0, 0) && near(c.rope.divisor[15], 8, 0, 0) && c.window == 1024 &&
           c.context == 262144 && !c.per_layer);
 
@@ -438,8 +444,8 @@ static void gemma4(void)
     CHECK(config_caches(&c) == 15 && c.per_layer == 256 && c.per_layer_vocab == 262144 && c.window == 512 &&
           c.context == 131072 && c.heads[15].dims == 12 * 256 + 3 * 512);
     for (size_t l = 0; l < 35; l++)
-        CHECK(config_kv_layer(&c, l) == (l < 15 ? l : l % 5 == 4 ? 14 : 13) &&
-              config_ffn(&c, l) == (l < 15 ? 6144 : 12288) && config_owns_kv(&c, l) == (l < 15), "%zu", l);
+        CHECK(c.layer[l].kv_layer == (l < 15 ? l : l % 5 == 4 ? 14 : 13) &&
+              c.layer[l].ffn == (l < 15 ? 6144 : 12288) && config_owns_kv(&c, l) == (l < 15), "%zu", l);
 }
 
 /* Layers without RoPE: every fourth, or those of a list; windows are theirs. */
@@ -451,7 +457,7 @@ static void smollm3(void)
     CHECK(parse(&c, "{\"model_type\": \"smollm3\", \"num_hidden_layers\": 8}", NULL, &e) == 0, "%s", e.msg);
     CHECK(c.tied && !c.window && near(c.rope.theta, 2e6, 0, 0) && c.head_dim == 128 && c.n_kv_heads == 4);
     for (size_t l = 0; l < 8; l++)
-        CHECK(c.local[l] == (l % 4 == 3));
+        CHECK(c.layer[l].local == (l % 4 == 3));
     CHECK(config_rope_local(&c, local));
     for (size_t i = 0; i < c.rotary / 2; i++)
         CHECK(local[i] == 0);
@@ -460,7 +466,7 @@ static void smollm3(void)
                     "\"sliding_window\": 64, \"tie_word_embeddings\": false}", NULL, &e) == 0, "%s", e.msg);
     CHECK(!c.tied && config_has_local(&c));
     for (size_t l = 0; l < 3; l++)
-        CHECK(c.local[l] == (l > 0) && config_window(&c, l) == (l > 0 ? 64 : 0));
+        CHECK(c.layer[l].local == (l > 0) && c.layer[l].window == (l > 0 ? 64 : 0));
     CHECK(config_scale_context(&c, "yarn:2", &e) == 0 && config_rope_local(&c, local) && local[0] == 0);
     CHECK(parse(&c, "{\"model_type\": \"llama\"}", NULL, &e) == 0 && !config_rope_local(&c, local));
 }
@@ -498,7 +504,7 @@ static void phi3(void)
     config_rope(&c, f, &factor);
     CHECK(factor == 1);
     CHECK(parse(&c, "{\"model_type\": \"phi3\", \"sliding_window\": 2047}", NULL, &e) == 0, "%s", e.msg);
-    CHECK(c.window == 2047 && c.windowed[0] && c.rotary == 96 && c.rope.type == ROPE_PLAIN);
+    CHECK(c.window == 2047 && c.layer[0].window && c.rotary == 96 && c.rope.type == ROPE_PLAIN);
     CHECK(config_scale_context(&c, "short", &e) == -1, "a model without longrope");
 }
 
@@ -509,12 +515,12 @@ static void gpt_oss(void)
     CHECK(parse(&c, "{\"model_type\": \"gpt_oss\", \"num_hidden_layers\": 4, \"num_local_experts\": 32, "
                     "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 32.0, \"truncate\": false, "
                     "\"original_max_position_embeddings\": 4096}}", NULL, &e) == 0, "%s", e.msg);
-    CHECK(c.qkv_bias && c.o_bias && c.experts_bias && c.head_logits && c.n_experts == 32 &&
+    CHECK(c.qkv_bias && c.o_bias && c.experts_bias && c.layer[0].head_logits && c.n_experts == 32 &&
           c.experts_used == 4 && c.expert_ffn == 2880 && c.experts_normalised && c.window == 128 &&
           !c.rope.truncate && c.context == 131072 && near(c.swiglu_limit, 7, 0, 0) &&
           near(c.swiglu_alpha, 1.702, 0, 0) && near(c.rope.theta, 150000, 0, 0) && c.head_dim == 64);
     for (size_t l = 0; l < 4; l++)
-        CHECK(config_window(&c, l) == (l % 2 ? 0 : 128) && c.kind[l] == LAYER_EXPERTS);
+        CHECK(c.layer[l].window == (l % 2 ? 0 : 128) && c.layer[l].experts);
     CHECK(parse(&c, "{\"model_type\": \"gpt_oss\"}", NULL, &e) == -1 &&
               strstr(e.msg, "rope_parameters of rope_type yarn are missing, gpt_oss needs"), "%s", e.msg);
 }
@@ -536,12 +542,14 @@ static void olmo3(void)
         snprintf(text, sizeof text, "{\"model_type\": \"olmo3\", \"max_position_embeddings\": 65536, %s}",
                  ropes[i]);
         CHECK(parse(&c, text, NULL, &e) == 0, "%s", e.msg);
-        CHECK(c.norms_after && c.only_after && c.qk_norm && c.qk_whole && !c.tied && c.window == 4096 &&
+        CHECK(c.layer[0].norms == NORM_AFTER && c.layer[0].qk_norm == QK_NORM_WHOLE &&
+              !c.tied && c.window == 4096 &&
               c.n_kv_heads == 32 && c.head_dim == 128 && c.context == 65536 && c.rope.type == ROPE_YARN &&
               near(c.rope.attention_factor, 1.2, 0, 0) && near(c.rope.theta, 6e5, 0, 0) &&
               near(c.rope.local_theta, 6e5, 0, 0) && near(c.rms_eps, 1e-5, 0, 0));
         for (size_t l = 0; l < c.n_layers; l++)
-            CHECK(c.windowed[l] == (l % 4 != 3) && c.local[l] == c.windowed[l], "layer %zu", l);
+            CHECK(c.layer[l].window == (l % 4 != 3 ? 4096 : 0) && c.layer[l].local == (l % 4 != 3),
+                  "layer %zu", l);
     }
     CHECK(parse(&c, "{\"model_type\": \"olmo3\"}", NULL, &e) == 0 && c.rope.type == ROPE_PLAIN &&
               near(c.rope.theta, 5e5, 0, 0) && near(c.rope.local_theta, 5e5, 0, 0), "%s", e.msg);

@@ -548,11 +548,12 @@ static void keys_of_gemma3(void)
         char *file = rig_make(&of[i].c, 3, &n);
         CHECK(gguf_parse(&g, "x", (uint8_t *)file, n, n, &e) == 0 && gguf_config(&c, &g, &e) == 0, "%s",
               e.msg);
-        CHECK(c.embed == EMBED_SCALED && !c.norm_plus_one && c.norms_after && c.gelu && c.window == 16 &&
+        CHECK(c.embed == EMBED_SCALED && !c.norm_plus_one && c.layer[0].norms == NORM_BOTH &&
+              c.layer[0].gelu && c.window == 16 &&
               fabs(c.query_scalar - 16) < 1e-3 && fabs(c.rope.local_theta - of[i].local) < 1e-3 &&
               fabs(c.rope.theta - 10000) < 1e-3);
         for (size_t l = 0; l < RIG_LAYERS; l++)
-            CHECK(c.windowed[l] == of[i].windowed[l], "case %zu, layer %zu", i, l);
+            CHECK((c.layer[l].window > 0) == of[i].windowed[l], "case %zu, layer %zu", i, l);
         gguf_close(&g);
         free(file);
     }

@@ -156,9 +156,10 @@ static int forward_dir(const char *dir, enum dtype kv, bool no_qk_norm, const st
     route.run = dev->experts, dev->experts = note_routes;
     const struct model_setup setup = { &config, kv == DT_F32 ? DT_F32 : DT_BF16, dev, ops, pool };
     int rc = model_open(&m, dir, &setup, e);
-    assert(!no_qk_norm || config.qk_norm);
+    assert(!no_qk_norm || config.layer[0].qk_norm);
     if (no_qk_norm)
-        m.config.qk_norm = false;
+        for (size_t l = 0; l < m.config.n_layers; l++)
+            m.config.layer[l].qk_norm = QK_AS_IS;
     if (rc == 0)
         rc = forward_text(&m, f, row, ctx, e);
     model_close(&m);

@@ -74,7 +74,7 @@ static struct pass_bytes assistant_reads(const struct decoder *d, size_t i)
     double part = 0;
     (void)i;
     for (size_t l = 0; l < c->n_layers; l++)
-        part += c->windowed[l] ? 0 : (double)(c->heads[l].n * c->heads[l].dim);
+        part += c->layer[l].window ? 0 : (double)(c->layer[l].n_kv_heads * c->layer[l].head_dim);
     part /= (double)m->heads[config_caches(m)].dims;
     return (struct pass_bytes){ planner_bytes((double)t->own.weight_bytes,
                                               (double)assistant_of(t)->weight_bytes),

@@ -334,8 +334,9 @@ static void mtp_work(struct draft_work *w, const struct config *c, const struct 
     struct config layer = *c;
     (void)small;
     layer.n_layers = 1;
-    layer.mixer[0] = MIXER_ATTENTION;
-    layer.kind[0] = c->n_experts ? LAYER_EXPERTS : LAYER_DENSE;
+    layer.layer[0].mixer = MIXER_ATTENTION;
+    layer.layer[0].experts = c->n_experts > 0;
+    config_layers(&layer);
     w->pass = work_of_layers(&layer, 1, b->draft_weight, b->kv, MIN(keys, (double)MTP_KEYS));
     work_add_weights(&w->pass, 2 * (double)c->hidden * (double)c->hidden, b->draft_weight, 1);
 }

@@ -95,7 +95,7 @@ static enum kv_policy unselected(const struct decoder *d)
     const struct config *c = &d->model->config;
     bool mean = d->model->dev->host_memory;
     for (size_t l = 0; l < c->n_layers; l++)
-        mean &= !c->windowed[l];
+        mean &= !c->layer[l].window;
     return mean ? KV_MEAN : KV_WINDOW;
 }
 

@@ -119,10 +119,10 @@ struct family {
     const char *const *reads;            /* keys of either form that functions of the family read */
     const struct section *section[SECTIONS];     /* NULL: that of Llama */
     const struct tensor_name *tensors;   /* before those of Llama; ends with {0} */
-    bool qkv_bias, qk_norm;              /* has them without a key */
+    struct layer_spec layer;             /* what all layers share; Llama's is {0} */
+    bool qkv_bias;                       /* has them without a key */
     bool attention_bias, mlp_bias, qkv_bias_key;         /* reads the key */
     bool hidden_multiple;                /* of the heads, even if head_dim is given */
-    bool gelu;                           /* hidden_act does not count */
     bool experts;                        /* its layers may have experts */
     /* In GGUF files as architecture llama: rows of q and k lie in pairs, and biases are those of the first
      * layer. */
@@ -173,6 +173,9 @@ int need_real(const struct json *in, const char *key, double lo, double hi, doub
 
 int read_mixtral(const struct reading *r);
 int check_experts_used(const struct reading *r);
+/* Gives all layers experts. Whether some layers have none. */
+void set_experts(struct config *c);
+bool some_are_dense(const struct config *c);
 /* Check that a file says how many experts a row uses, if it has some; and that it has some. */
 int get_experts(struct getting *m);
 int need_experts(struct getting *m);
@@ -191,11 +194,14 @@ int read_pattern(const struct reading *r);
 int get_pattern(struct getting *m);
 void write_pattern(const struct writing *w);
 int put_pattern(const struct putting *p);
-/* Checks that layer_types has n == n_layers entries. */
-int check_layers(const struct config *c, const struct json *list, size_t n, struct err *e);
-/* Writes layer_types: `one` for the layers that are not 0. And an array of booleans of n layers. */
-void write_layer_types(const struct writing *w, const uint8_t *layers, const char *one);
-void put_layers(const struct putting *p, const char *name, const uint8_t *layers, size_t n);
+/* Reads layer_types, the names `special` and "full_attention", into is[n_layers]. Returns 1; 0: there is no
+ * such key, and is[] stays; -1. *v receives the value. */
+int read_layer_types(const struct reading *r, struct json *v, const char *special, bool is[]);
+/* Gives these layers the window c->window. */
+void set_windows(struct config *c, const bool windowed[]);
+/* Writes layer_types, `special` for layers with a window or a state, and an array of n booleans. */
+void write_layer_types(const struct writing *w, const char *special);
+void put_layers(const struct putting *p, const char *name, size_t n);
 
 /* ---- the list (families.c) ---- */
 

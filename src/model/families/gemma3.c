@@ -7,7 +7,6 @@ int read_gemma(const struct reading *r)
     static const char gelu[] = "gelu_pytorch_tanh";
     struct json v;
     const int found = js_get(r->root, "hidden_activation", &v, r->e);
-    r->c->gelu = r->c->norms_after = true;
     r->c->embed = EMBED_SCALED_ROUNDED;
     return found <= 0 || js_is(&v, gelu) ? MIN(found, 0) : js_bad(&v, r->e, "allowed is \"%s\"", gelu);
 }
@@ -56,6 +55,6 @@ const struct family family_gemma3 = {
                        { "max_position_embeddings", 131072 }, { "rope_theta", 1e6 },
                        { "rope_local_base_freq", 10000 }, { "tie_word_embeddings", 1 }, { "bos_token_id", 2 },
                        { "eos_token_id", 1 }),
-    .qk_norm = true, .attention_bias = true, .hidden_multiple = true, .gelu = true, .local = true,
-    .pattern = 6,
+    .layer = { .qk_norm = QK_NORM, .norms = NORM_BOTH, .gelu = true },
+    .attention_bias = true, .hidden_multiple = true, .local = true, .pattern = 6,
 };

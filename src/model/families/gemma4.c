@@ -81,7 +81,7 @@ static int put_sizes(const struct putting *p)
     }
     gguf_put_array(p->o, gguf_key(key, p->f, "feed_forward_length"), GGUF_U32, c->n_layers);
     for (size_t l = 0; l < c->n_layers; l++)
-        gguf_add_u32(p->o, (uint32_t)config_ffn(c, l));
+        gguf_add_u32(p->o, (uint32_t)c->layer[l].ffn);
     return 0;
 }
 
@@ -110,7 +110,7 @@ static int read_experts(const struct reading *r)
     if (!c->experts_beside)
         return 0;
     c->experts_normalised = true;
-    memset(c->kind, LAYER_EXPERTS, c->n_layers);
+    set_experts(c);
     return need_size(r, "num_experts", EXPERTS_MAX, &c->n_experts) ||
                    need_size(r, "top_k_experts", c->n_experts, &c->experts_used) ||
                    need_size(r, "moe_intermediate_size", EXPERT_FFN_MAX, &c->expert_ffn)
@@ -153,7 +153,7 @@ static int get_gemma_heads(struct getting *m)
                          : read_uint(m, kv, m->blocks, 1, c->n_heads, &c->n_kv_heads) < 0)
         return -1;
     for (size_t l = 0; l < c->n_layers; l++)
-        c->heads[l].n = (uint32_t)(list ? (size_t)gguf_int_at(list, l) : c->n_kv_heads);
+        c->layer[l].n_kv_heads = list ? (size_t)gguf_int_at(list, l) : c->n_kv_heads;
     if (get_heads(m) || need_uint(m, "attention.key_length_swa", 0, HEAD_DIM_MAX, &c->local_rotary) ||
         read_uint(m, "attention.value_length_swa", 0, c->local_rotary, c->local_rotary, &value) < 0 ||
         read_uint(m, "rope.dimension_count_swa", 0, c->local_rotary, c->local_rotary, &value) < 0 ||
@@ -165,7 +165,7 @@ static int get_gemma_heads(struct getting *m)
 static int put_gemma_heads(const struct putting *p)
 {
     const struct config *c = p->c;
-    const size_t dim = config_heads(c, c->n_layers - 1).dim;
+    const size_t dim = c->layer[c->n_layers - 1].head_dim;
     char key[KEY_BYTES];
     if (c->per_layer && c->per_layer_vocab != c->vocab)
         return put_lacks(p, "vocab_size_per_layer_input other than vocab_size");
@@ -177,7 +177,7 @@ static int put_gemma_heads(const struct putting *p)
         put_real(p, "final_logit_softcapping", c->softcap);
     gguf_put_array(p->o, gguf_key(key, p->f, "attention.head_count_kv"), GGUF_U32, c->n_layers);
     for (size_t l = 0; l < c->n_layers; l++)
-        gguf_add_u32(p->o, (uint32_t)c->heads[l].n);
+        gguf_add_u32(p->o, (uint32_t)c->layer[l].n_kv_heads);
     put_uint(p, "attention.key_length", dim);
     put_uint(p, "attention.value_length", dim);
     return 0;
@@ -196,8 +196,8 @@ static void write_own(const struct writing *w)
         char layer[24];
         snprintf(layer, sizeof layer, "%zu", l);
         jw_open(w->w, layer, '{');
-        jw_uint(w->w, "head_dim", c.windowed[l] && l + 1 < c.n_layers ? c.local_rotary : c.head_dim);
-        jw_uint(w->w, "num_key_value_heads", c.heads[l].n);
+        jw_uint(w->w, "head_dim", c.layer[l].window && l + 1 < c.n_layers ? c.local_rotary : c.head_dim);
+        jw_uint(w->w, "num_key_value_heads", c.layer[l].n_kv_heads);
         jw_close(w->w, '}');
     }
     jw_close(w->w, '}');
@@ -224,15 +224,17 @@ static int read_windows(const struct reading *r, bool unified)
 {
     struct config *c = r->c;
     struct json v;
+    bool windowed[CONFIG_LAYERS_MAX];
     if (get_size(r->root, "sliding_window", unified ? 1024 : 512, NULL_REFUSED, INT32_MAX, &c->window, r->e))
         return -1;
     for (size_t l = 0; l < c->n_layers; l++)
-        c->windowed[l] = (l + 1) % r->f->pattern != 0;
-    const int found = get_value(r->root, "layer_types", &v, r->e);
-    if (found < 0 || (found && config_read_layer_types(c, &v, r->e)))
+        windowed[l] = (l + 1) % r->f->pattern != 0;
+    if (read_layer_types(r, &v, "sliding_attention", windowed) < 0)
         return -1;
-    c->windowed[c->n_layers - 1] = 0;        /* whatever the key says, as in transformers */
-    memcpy(c->local, c->windowed, sizeof c->local);
+    windowed[c->n_layers - 1] = false;       /* whatever the key says, as in transformers */
+    set_windows(c, windowed);
+    for (size_t l = 0; l < c->n_layers; l++)
+        c->layer[l].local = c->layer[l].window;
     return 0;
 }
 
@@ -245,7 +247,6 @@ static int read_each(struct config *c, const struct json *all, struct err *e)
     for (struct js_walk w = js_walk(all); js_next(&w, &key, &v);) {
         bool control;
         char text[8] = "";
-        size_t n, dim;
         if (js_length(&key, &control) < sizeof text)
             text[js_unescape(&key, text)] = 0;
         const size_t l = strtoul(text, NULL, 10);
@@ -256,10 +257,10 @@ static int read_each(struct config *c, const struct json *all, struct err *e)
         for (struct js_walk in = js_walk(&v); js_next(&in, &name, &x);)
             if (!js_is(&name, "head_dim") && !js_is(&name, "num_key_value_heads"))
                 return js_bad(&name, e, "allowed in per_layer_config are head_dim and num_key_value_heads");
-        if (get_size(&v, "head_dim", c->head_dim, NULL_REFUSED, HEAD_DIM_MAX, &dim, e) ||
-            get_size(&v, "num_key_value_heads", c->n_kv_heads, NULL_REFUSED, c->n_heads, &n, e))
+        if (get_size(&v, "head_dim", c->head_dim, NULL_REFUSED, HEAD_DIM_MAX, &c->layer[l].head_dim, e) ||
+            get_size(&v, "num_key_value_heads", c->n_kv_heads, NULL_REFUSED, c->n_heads,
+                     &c->layer[l].n_kv_heads, e))
             return -1;
-        c->heads[l].n = (uint32_t)n, c->heads[l].dim = (uint32_t)dim;
     }
     return 0;
 }
@@ -267,22 +268,23 @@ static int read_each(struct config *c, const struct json *all, struct err *e)
 /* Checks the heads of all layers. */
 static int add_heads(struct config *c, const struct json *root, struct err *e)
 {
-    const struct kv_heads last = c->heads[c->n_layers - 1];
     c->heads_differ = true;
-    c->rotary = c->local_rotary = last.dim;
+    c->rotary = c->local_rotary = c->layer[c->n_layers - 1].head_dim;
     c->n_kv_heads = c->head_dim = 0;
     for (size_t l = c->n_layers; l--;)
-        if (c->windowed[l])
-            c->local_rotary = c->heads[l].dim;
+        if (c->layer[l].window)
+            c->local_rotary = c->layer[l].head_dim;
     for (size_t l = 0; l < c->n_layers; l++) {
-        const struct kv_heads *h = &c->heads[l];
-        if (c->n_heads % h->n || h->dim % 16 || h->dim != (c->windowed[l] ? c->local_rotary : c->rotary))
+        const struct layer_spec *s = &c->layer[l];
+        if (c->n_heads % s->n_kv_heads || s->head_dim % 16 ||
+            s->head_dim != (s->window ? c->local_rotary : c->rotary))
             return err_set(e, ERR_INPUT,
-                           "%s: layer %zu has %u key/value heads of %u dimensions: allowed are numbers that "
-                           "divide num_attention_heads %zu, and in all %s layers the same multiple of 16",
-                           root->file, l, (unsigned)h->n, (unsigned)h->dim, c->n_heads,
-                           c->windowed[l] ? "windowed" : "global");
-        c->n_kv_heads = MAX(c->n_kv_heads, h->n), c->head_dim = MAX(c->head_dim, h->dim);
+                           "%s: layer %zu has %zu key/value heads of %zu dimensions: allowed are numbers "
+                           "that divide num_attention_heads %zu, and in all %s layers the same multiple of "
+                           "16",
+                           root->file, l, s->n_kv_heads, s->head_dim, c->n_heads,
+                           s->window ? "windowed" : "global");
+        c->n_kv_heads = MAX(c->n_kv_heads, s->n_kv_heads), c->head_dim = MAX(c->head_dim, s->head_dim);
     }
     return 0;
 }
@@ -292,7 +294,8 @@ static int read_layer_heads(const struct reading *r)
     struct config *c = r->c;
     struct json all;
     size_t dim, n;
-    if (get_bool(r->root, "attention_k_eq_v", false, &c->v_is_k, r->e) ||
+    bool v_is_k;
+    if (get_bool(r->root, "attention_k_eq_v", false, &v_is_k, r->e) ||
         get_size(r->root, "global_head_dim", 512, NULL_REFUSED, HEAD_DIM_MAX, &dim, r->e) ||
         get_size(r->root, "num_global_key_value_heads", c->n_kv_heads, NULL_MISSING, c->n_heads, &n, r->e))
         return -1;
@@ -300,9 +303,11 @@ static int read_layer_heads(const struct reading *r)
     if (found < 0)
         return -1;
     for (size_t l = 0; l < c->n_layers; l++) {
-        const bool global = !c->windowed[l] && !found;
-        c->heads[l].n = (uint32_t)(global && c->v_is_k ? n : c->n_kv_heads);
-        c->heads[l].dim = (uint32_t)(global ? dim : c->head_dim);
+        struct layer_spec *s = &c->layer[l];
+        const bool global = !s->window && !found;
+        s->v_is_k = v_is_k && !s->window;
+        s->n_kv_heads = global && v_is_k ? n : c->n_kv_heads;
+        s->head_dim = global ? dim : c->head_dim;
     }
     return (found && read_each(c, &all, r->e)) || add_heads(c, r->root, r->e) ? -1 : 0;
 }
@@ -321,16 +326,19 @@ static int read_shared(const struct reading *r)
         get_bool(root, "use_double_wide_mlp", false, &c->ffn_doubled, e))
         return -1;
     c->ffn_doubled = c->ffn_doubled && c->kv_shared;
+    config_layers(c);
     for (size_t l = c->n_layers - c->kv_shared; l < c->n_layers; l++) {
-        const size_t from = config_kv_layer(c, l);
+        struct layer_spec *s = &c->layer[l];
+        const size_t from = s->kv_layer;
+        s->v_is_k = false;
         if (from == SIZE_MAX)
             return err_set(e, ERR_INPUT, "%s: num_kv_shared_layers is %zu, but no layer before layer %zu has "
                            "keys and values for the %s layers after it", root->file, c->kv_shared,
-                           c->n_layers - c->kv_shared, c->windowed[l] ? "windowed" : "global");
-        if (c->heads[l].n != c->heads[from].n)
-            return err_set(e, ERR_INPUT, "%s: layer %zu has %u key/value heads, but reads those of layer "
-                           "%zu, which has %u", root->file, l, (unsigned)c->heads[l].n, from,
-                           (unsigned)c->heads[from].n);
+                           c->n_layers - c->kv_shared, s->window ? "windowed" : "global");
+        if (s->n_kv_heads != c->layer[from].n_kv_heads)
+            return err_set(e, ERR_INPUT, "%s: layer %zu has %zu key/value heads, but reads those of layer "
+                           "%zu, which has %zu", root->file, l, s->n_kv_heads, from,
+                           c->layer[from].n_kv_heads);
     }
     return 0;
 }
@@ -358,7 +366,6 @@ static int read_layers(const struct reading *r)
     const int found = get_value(r->root, both_ways, &v, r->e);
     if (found < 0 || (found && !js_is(&v, "vision")))
         return found < 0 ? -1 : js_bad(&v, r->e, "allowed is \"vision\"");
-    c->v_norm = c->layer_scale = true;
     c->query_scalar = 1;
     return read_gemma(r) || read_windows(r, unified) || read_layer_heads(r) || read_shared(r) ||
                    read_per_layer(r, unified) ? -1 : 0;
@@ -380,7 +387,7 @@ static int read_proportional(const struct reading *r, const struct json *dict)
 {
     struct config *c = r->c;
     double part = 0.25, factor = 1;
-    c->rotary = c->heads[c->n_layers - 1].dim;       /* the last layer is global */
+    c->rotary = c->layer[c->n_layers - 1].head_dim;     /* the last layer is global */
     if (dict && (get_real(dict, "partial_rotary_factor", 1, 0, 1, &part, r->e) ||
                  get_real(dict, "factor", 1, 1e-6, 1e6, &factor, r->e)))
         return -1;
@@ -440,8 +447,9 @@ static const struct section sizes = { size_keys, read_sizes, get_sizes, NULL, pu
                        { "bos_token_id", 2 }, { "eos_token_id", 1 }),                                       \
     .reads = LIST("use_bidirectional_attention", "per_layer_config", "final_logit_softcapping",              \
                   "feed_forward_length", "attention.head_count_kv", "attention.key_length"),                 \
-    .ropes = (const struct rope_name[]){ { "proportional", ROPE_DIVIDED }, { 0 } }, .qk_norm = true,         \
-    .gelu = true, .experts = true, .local = true, .pattern = 6, .freqs = true, .rope = read_proportional
+    .ropes = (const struct rope_name[]){ { "proportional", ROPE_DIVIDED }, { 0 } },                          \
+    .layer = { .qk_norm = QK_NORM, .v_norm = true, .norms = NORM_BOTH, .gelu = true, .scaled = true },       \
+    .experts = true, .local = true, .pattern = 6, .freqs = true, .rope = read_proportional
 
 const struct family family_gemma4 = {
     .type = "gemma4", .gguf = "gemma4",

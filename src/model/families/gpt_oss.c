@@ -10,7 +10,7 @@ static int read_experts(const struct reading *r)
         return js_bad(&v, r->e, "allowed is an object");
     if (found > 0 && (found = get_value(&v, "quant_method", &method, r->e)) > 0 && !js_is(&method, "mxfp4"))
         return js_bad(&method, r->e, "allowed is \"mxfp4\"");
-    c->experts_bias = c->head_logits = true;
+    c->experts_bias = true;
     return found < 0 || get_real(r->root, "swiglu_alpha", 1.702, 1e-3, 1e3, &c->swiglu_alpha, r->e) ||
                    get_real(r->root, "swiglu_limit", 7, 1e-3, 1e6, &c->swiglu_limit, r->e)
                ? -1
@@ -37,18 +37,21 @@ static int read_windows(const struct reading *r)
 {
     struct config *c = r->c;
     struct json v;
+    bool windowed[CONFIG_LAYERS_MAX];
     if (get_size(r->root, "sliding_window", 128, NULL_REFUSED, INT32_MAX, &c->window, r->e))
         return -1;
     for (size_t l = 0; l < c->n_layers; l++)
-        c->windowed[l] = l % 2 == 0;
-    const int found = get_value(r->root, "layer_types", &v, r->e);
-    return found > 0 ? config_read_layer_types(c, &v, r->e) : found;
+        windowed[l] = l % 2 == 0;
+    if (read_layer_types(r, &v, "sliding_attention", windowed) < 0)
+        return -1;
+    set_windows(c, windowed);
+    return 0;
 }
 
 static int put_windows(const struct putting *p)
 {
     for (size_t l = 0; l < p->c->n_layers; l++)
-        if (p->c->windowed[l] != (l % 2 == 0))
+        if ((p->c->layer[l].window > 0) != (l % 2 == 0))
             return put_lacks(p, "a window in some of the layers");
     return 0;
 }
@@ -83,5 +86,6 @@ const struct family family_gpt_oss = {
                        { "max_position_embeddings", 131072 }, { "num_local_experts", 128 },
                        { "num_experts_per_tok", 4 }, { "rms_norm_eps", 1e-5 }, { "rope_theta", 150000 },
                        { "attention_bias", 1 }),
-    .attention_bias = true, .experts = true, .rope = read_oss_rope, .yarn_keys = yarn_keys,
+    .layer = { .head_logits = true }, .attention_bias = true, .experts = true,
+    .rope = read_oss_rope, .yarn_keys = yarn_keys,
 };

@@ -36,12 +36,26 @@ int check_experts_used(const struct reading *r)
                    c->n_experts);
 }
 
+void set_experts(struct config *c)
+{
+    for (size_t l = 0; l < c->n_layers; l++)
+        c->layer[l].experts = true;
+}
+
+bool some_are_dense(const struct config *c)
+{
+    bool some = false;
+    for (size_t l = 0; l < c->n_layers; l++)
+        some |= !c->layer[l].experts;
+    return some;
+}
+
 int read_mixtral(const struct reading *r)
 {
     struct config *c = r->c;
     c->expert_ffn = c->ffn;
     c->experts_normalised = true;
-    memset(c->kind, LAYER_EXPERTS, c->n_layers);
+    set_experts(c);
     return c->ffn > EXPERT_FFN_MAX
                ? err_set(r->e, ERR_INPUT, "%s: intermediate_size is %zu, allowed for experts are 1 to %d",
                          r->root->file, c->ffn, EXPERT_FFN_MAX)
@@ -82,7 +96,7 @@ int put_experts(const struct putting *p)
     const struct config *c = p->c;
     if (c->n_experts && !c->experts_normalised)
         return put_lacks(p, "norm_topk_prob false");
-    return c->n_experts && memchr(c->kind, LAYER_DENSE, c->n_layers) ? put_lacks(p, "a layer without experts")
+    return c->n_experts && some_are_dense(c) ? put_lacks(p, "a layer without experts")
                                                                      : 0;
 }
 
@@ -217,23 +231,21 @@ int read_window(const struct reading *r)
         if (found < 0 || (found && js_size(&v, 0, INT32_MAX, &first, e)))
             return -1;
     }
-    uint8_t derived[CONFIG_LAYERS_MAX] = { 0 };
+    bool derived[CONFIG_LAYERS_MAX] = { 0 }, windowed[CONFIG_LAYERS_MAX];
     for (size_t l = 0; l < c->n_layers; l++)
         derived[l] = c->window && (f->window == WINDOW_OTHER      ? l < first && l % 2 == 0
-                                   : f->window == WINDOW_UNTURNED ? c->local[l]
+                                   : f->window == WINDOW_UNTURNED ? c->layer[l].local
                                                                   : l >= first);
-    memcpy(c->windowed, derived, sizeof derived);
-    found = get_value(r->root, "layer_types", &v, e);
-    if (found <= 0)
-        return found;
-    if (config_read_layer_types(c, &v, e))
+    memcpy(windowed, derived, sizeof derived);
+    if (read_layer_types(r, &v, "sliding_attention", windowed) < 0)
         return -1;
-    if (!named && memcmp(c->windowed, derived, sizeof derived))
+    if (!named && memcmp(windowed, derived, sizeof derived))
         return js_bad(&v, e, "%s models have %s layer%s", f->type,
                       c->window ? "the window of sliding_window in every" : "full attention in every",
                       c->window && f->window == WINDOW_UNTURNED ? " without RoPE" : "");
-    if (!c->window && memchr(c->windowed, 1, c->n_layers))
+    if (!c->window && memchr(windowed, 1, c->n_layers))
         return js_bad(&v, e, "sliding_attention needs use_sliding_window and sliding_window");
+    set_windows(c, windowed);
     return 0;
 }
 
@@ -258,7 +270,10 @@ int get_all_windows(struct getting *m)
 static int put_window(const struct putting *p)
 {
     const struct config *c = p->c;
-    return c->window && (p->f->window > WINDOW_GIVEN || memchr(c->windowed, 0, c->n_layers))
+    bool all = true;
+    for (size_t l = 0; l < c->n_layers; l++)
+        all &= c->layer[l].window > 0;
+    return c->window && (p->f->window > WINDOW_GIVEN || !all)
                ? put_lacks(p, "a window in some of the layers")
                : 0;
 }

@@ -4,8 +4,7 @@
 
 static int read_layers(const struct reading *r)
 {
-    struct config *c = r->c;
-    c->norms_after = c->only_after = c->qk_whole = true;
+    const struct config *c = r->c;
     if (c->head_dim % 16)
         return err_set(r->e, ERR_INPUT,
                        "%s: heads of %zu dimensions: allowed for %s models are multiples of 16",
@@ -32,5 +31,6 @@ const struct family family_olmo3 = {
                  [OF_LAYERS] = SECTION(NULL, read_layers, get_pattern, write_pattern, put_pattern) },
     .missing = MISSING({ "vocab_size", 50304 }, { "rms_norm_eps", 1e-5 }, { "rope_theta", 5e5 },
                        { "eos_token_id", 50279 }),
-    .qk_norm = true, .hidden_multiple = true, .local = true, .pattern = 4, .yarn_keys = yarn_keys,
+    .layer = { .qk_norm = QK_NORM_WHOLE, .norms = NORM_AFTER },
+    .hidden_multiple = true, .local = true, .pattern = 4, .yarn_keys = yarn_keys,
 };

@@ -24,7 +24,8 @@ const struct family family_qwen2 = {
     .missing = qwen_missing, .qkv_bias = true, .window = WINDOW_QWEN,
 }, family_qwen3 = {
     .type = "qwen3", .names = LIST("Qwen3ForCausalLM"), .gguf = "qwen3",
-    .missing = qwen3_missing, .qk_norm = true, .attention_bias = true, .window = WINDOW_QWEN,
+    .missing = qwen3_missing, .layer = { .qk_norm = QK_NORM }, .attention_bias = true,
+    .window = WINDOW_QWEN,
 };
 
 /* ---- experts ---- */
@@ -54,7 +55,7 @@ static int read_experts(const struct reading *r)
         get_size(r->root, "decoder_sparse_step", 1, NULL_MISSING, CONFIG_LAYERS_MAX, &step, r->e))
         return -1;
     for (l = 0; l < c->n_layers; l++)
-        c->kind[l] = (l + 1) % step == 0 ? LAYER_EXPERTS : LAYER_DENSE;
+        c->layer[l].experts = (l + 1) % step == 0;
     const int found = get_value(r->root, "mlp_only_layers", &list, r->e);
     if (found <= 0)
         return found;
@@ -64,7 +65,7 @@ static int read_experts(const struct reading *r)
         if (js_size(&x, 0, INT32_MAX, &l, r->e))
             return -1;
         if (l < c->n_layers)
-            c->kind[l] = LAYER_DENSE;
+            c->layer[l].experts = false;
     }
     return 0;
 }
@@ -86,7 +87,7 @@ static int put_qwen_experts(const struct putting *p)
 {
     if (p->c->experts_normalised != normalises(p->f))
         return put_lacks(p, normalises(p->f) ? "norm_topk_prob false" : "norm_topk_prob true of qwen2_moe");
-    return memchr(p->c->kind, LAYER_DENSE, p->c->n_layers) ? put_lacks(p, "a layer without experts") : 0;
+    return some_are_dense(p->c) ? put_lacks(p, "a layer without experts") : 0;
 }
 
 const struct family family_qwen2_moe = {
@@ -99,6 +100,6 @@ const struct family family_qwen2_moe = {
     .type = "qwen3_moe", .names = LIST("Qwen3MoeForCausalLM"), .gguf = "qwen3moe",
     .section = { [OF_EXPERTS] = SECTION(qwen3_moe_keys, read_experts, get_qwen_experts, NULL,
                                         put_qwen_experts) },
-    .missing = qwen3_moe_missing, .qk_norm = true, .attention_bias = true, .experts = true,
+    .missing = qwen3_moe_missing, .layer = { .qk_norm = QK_NORM }, .attention_bias = true, .experts = true,
     .window = WINDOW_SWITCH,
 };

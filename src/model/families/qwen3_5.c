@@ -17,25 +17,18 @@ static const struct key state_keys[] = {
 static int read_mixers(const struct reading *r)
 {
     struct config *c = r->c;
-    struct json list, x;
-    size_t interval, n = 0;
+    struct json list;
+    size_t interval;
+    bool state[CONFIG_LAYERS_MAX];
     if (get_size(r->root, "full_attention_interval", 4, NULL_MISSING, CONFIG_LAYERS_MAX, &interval, r->e))
         return -1;
     for (size_t l = 0; l < c->n_layers; l++)
-        c->mixer[l] = (l + 1) % interval ? MIXER_DELTA : MIXER_ATTENTION;
-    const int found = get_value(r->root, "layer_types", &list, r->e);
-    if (found < 0 || (found && js_kind(&list) != JS_ARRAY))
-        return found < 0 ? -1 : js_bad(&list, r->e, "allowed is a list of names");
-    if (!found)
-        return 0;
-    for (struct js_walk w = js_walk(&list); js_next(&w, NULL, &x); n++) {
-        const bool linear = js_is(&x, "linear_attention");
-        if (!linear && !js_is(&x, "full_attention"))
-            return js_bad(&x, r->e, "allowed are \"full_attention\" and \"linear_attention\"");
-        if (n < c->n_layers)
-            c->mixer[n] = linear ? MIXER_DELTA : MIXER_ATTENTION;
-    }
-    return check_layers(c, r->root, n, r->e);
+        state[l] = (l + 1) % interval != 0;
+    if (read_layer_types(r, &list, "linear_attention", state) < 0)
+        return -1;
+    for (size_t l = 0; l < c->n_layers; l++)
+        c->layer[l].mixer = state[l] ? MIXER_DELTA : MIXER_ATTENTION;
+    return 0;
 }
 
 static int read_states(const struct reading *r)
@@ -45,10 +38,11 @@ static int read_states(const struct reading *r)
     struct config *c = r->c;
     const struct delta_config *d = &c->delta;
     struct json v;
+    bool gated;
     c->norm_plus_one = true;
-    if (get_bool(r->root, "attn_output_gate", true, &c->gated, r->e))
+    if (get_bool(r->root, "attn_output_gate", true, &gated, r->e))
         return -1;
-    if (!c->gated)
+    if (!gated)
         return err_set(r->e, ERR_INPUT, "%s: attn_output_gate is false, allowed is true", r->root->file);
     if (d->value_heads % d->key_heads)
         return err_set(r->e, ERR_INPUT,
@@ -83,7 +77,7 @@ static int get_states(struct getting *m)
     if (list && list->n < c->n_layers)
         return gguf_bad(m->g, key, m->e, "%zu layers, needed are %zu", list->n, c->n_layers);
     for (size_t l = 0; l < c->n_layers; l++)
-        c->mixer[l] = list ? gguf_int_at(list, l) != 0 : (l + 1) % interval != 0;
+        c->layer[l].mixer = list ? gguf_int_at(list, l) != 0 : (l + 1) % interval != 0;
     c->delta.value_dim = inner / c->delta.value_heads;
     return inner % c->delta.value_heads
                ? gguf_bad(m->g, gguf_key(key, m->f, "ssm.inner_size"), m->e,
@@ -93,7 +87,7 @@ static int get_states(struct getting *m)
 
 static void write_states(const struct writing *w)
 {
-    write_layer_types(w, w->c->mixer, "linear_attention");
+    write_layer_types(w, "linear_attention");
 }
 
 /* Text does not tell the sections of the rotation apart, but llama.cpp needs their key. */
@@ -106,7 +100,7 @@ static int put_states(const struct putting *p)
     gguf_put_array(p->o, gguf_key(key, p->f, "rope.dimension_sections"), GGUF_U32, 4);
     for (size_t i = 0; i < 4; i++)
         gguf_add_u32(p->o, (uint32_t)sections[i]);
-    put_layers(p, "attention.recurrent_layers", c->mixer, c->n_layers + p->drafts);
+    put_layers(p, "attention.recurrent_layers", c->n_layers + p->drafts);
     if (p->drafts)
         put_uint(p, "nextn_predict_layers", 1);
     return 0;
@@ -142,7 +136,8 @@ const struct family family_qwen3_5 = {
     .missing = MISSING({ "vocab_size", 248320 }, { "intermediate_size", 12288 },
                        { "num_attention_heads", 16 }, { "num_key_value_heads", 4 }, { "head_dim", 256 },
                        { "max_position_embeddings", 32768 }),
-    .qk_norm = true, .attention_bias = true, .partial = 0.25, .rope_keys = rope_keys, .draft_layer = true,
+    .layer = { .qk_norm = QK_NORM, .gated = true }, .attention_bias = true, .partial = 0.25,
+    .rope_keys = rope_keys, .draft_layer = true,
 };
 
 /* ---- with experts, whose weights are always normalised ---- */
@@ -162,7 +157,7 @@ static const struct key expert_keys[] = {
 static int read_experts(const struct reading *r)
 {
     r->c->experts_normalised = true;
-    memset(r->c->kind, LAYER_EXPERTS, r->c->n_layers);
+    set_experts(r->c);
     return check_experts_used(r);
 }
 
@@ -189,6 +184,6 @@ const struct family family_qwen3_5_moe = {
                        { "num_hidden_layers", 40 }, { "num_attention_heads", 16 },
                        { "num_key_value_heads", 2 }, { "head_dim", 256 },
                        { "max_position_embeddings", 32768 }),
-    .qk_norm = true, .attention_bias = true, .experts = true, .partial = 0.25, .rope_keys = rope_keys,
-    .draft_layer = true,
+    .layer = { .qk_norm = QK_NORM, .gated = true }, .attention_bias = true, .experts = true, .partial = 0.25,
+    .rope_keys = rope_keys, .draft_layer = true,
 };

@@ -10,7 +10,7 @@ static int read_layers(const struct reading *r)
     if (get_size(r->root, "no_rope_layer_interval", 4, NULL_REFUSED, INT32_MAX, &every, r->e))
         return -1;
     for (size_t l = 0; l < c->n_layers; l++)
-        c->local[l] = (l + 1) % every == 0;
+        c->layer[l].local = (l + 1) % every == 0;
     const int found = get_value(r->root, "no_rope_layers", &list, r->e);
     if (found < 0 || (found && js_kind(&list) != JS_ARRAY))
         return found < 0 ? -1 : js_bad(&list, r->e, "allowed is a list of 0 and 1");
@@ -20,7 +20,7 @@ static int read_layers(const struct reading *r)
         if (js_size(&x, 0, 1, &turns, r->e))
             return -1;
         if (n < c->n_layers)
-            c->local[n] = !turns;
+            c->layer[n].local = !turns;
     }
     if (n < c->n_layers)
         return err_set(r->e, ERR_INPUT,
@@ -33,7 +33,7 @@ static int read_layers(const struct reading *r)
 static int put_layers_without_rope(const struct putting *p)
 {
     for (size_t l = 0; l < p->c->n_layers; l++)
-        if (p->c->local[l] != ((l + 1) % 4 == 0))
+        if (p->c->layer[l].local != ((l + 1) % 4 == 0))
             return put_lacks(p, "no_rope_layers of other layers than each 4th");
     return p->c->window ? put_lacks(p, "a window in some of the layers") : 0;
 }

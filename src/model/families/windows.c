@@ -5,28 +5,32 @@
 
 static const char pattern[] = "sliding_window_pattern";
 
-int config_read_layer_types(struct config *c, const struct json *v, struct err *e)
+int read_layer_types(const struct reading *r, struct json *v, const char *special, bool is[])
 {
     struct json x;
     size_t n = 0;
+    const int found = get_value(r->root, "layer_types", v, r->e);
+    if (found <= 0)
+        return found;
     if (js_kind(v) != JS_ARRAY)
-        return js_bad(v, e, "allowed is a list of names");
+        return js_bad(v, r->e, "allowed is a list of names");
     for (struct js_walk w = js_walk(v); js_next(&w, NULL, &x); n++) {
-        const bool sliding = js_is(&x, "sliding_attention");
-        if (!sliding && !js_is(&x, "full_attention"))
-            return js_bad(&x, e, "allowed are \"full_attention\" and \"sliding_attention\"");
-        if (n < c->n_layers)
-            c->windowed[n] = sliding;
+        const bool one = js_is(&x, special);
+        if (!one && !js_is(&x, "full_attention"))
+            return js_bad(&x, r->e, "allowed are \"full_attention\" and \"%s\"", special);
+        if (n < r->c->n_layers)
+            is[n] = one;
     }
-    return check_layers(c, v, n, e);
+    return n == r->c->n_layers ? 1
+                               : err_set(r->e, ERR_INPUT, "%s: layer_types has %zu entries, "
+                                         "num_hidden_layers is %zu: they must agree", v->file, n,
+                                         r->c->n_layers);
 }
 
-int check_layers(const struct config *c, const struct json *list, size_t n, struct err *e)
+void set_windows(struct config *c, const bool windowed[])
 {
-    return n == c->n_layers ? 0
-                            : err_set(e, ERR_INPUT,
-                                      "%s: layer_types has %zu entries, num_hidden_layers is %zu: they must "
-                                      "agree", list->file, n, c->n_layers);
+    for (size_t l = 0; l < c->n_layers; l++)
+        c->layer[l].window = windowed[l] ? c->window : 0;
 }
 
 int read_pattern(const struct reading *r)
@@ -34,20 +38,22 @@ int read_pattern(const struct reading *r)
     struct config *c = r->c;
     struct json v;
     size_t every;
-    uint8_t derived[CONFIG_LAYERS_MAX] = { 0 };
+    bool derived[CONFIG_LAYERS_MAX] = { 0 }, windowed[CONFIG_LAYERS_MAX];
     if (get_size(r->root, "sliding_window", 4096, NULL_REFUSED, INT32_MAX, &c->window, r->e) ||
         get_size(r->root, pattern, r->f->pattern, NULL_MISSING, INT32_MAX, &every, r->e))
         return -1;
     for (size_t l = 0; l < c->n_layers; l++)
         derived[l] = (l + 1) % every != 0;
-    memcpy(c->windowed, derived, sizeof derived);
-    const int found = get_value(r->root, "layer_types", &v, r->e),
+    memcpy(windowed, derived, sizeof derived);
+    const int found = read_layer_types(r, &v, "sliding_attention", windowed),
               has = get_value(r->root, pattern, &(struct json){ 0 }, r->e);
-    if (found < 0 || has < 0 || (found && config_read_layer_types(c, &v, r->e)))
+    if (found < 0 || has < 0)
         return -1;
-    if (found && has && memcmp(c->windowed, derived, sizeof derived))
+    if (found && has && memcmp(windowed, derived, sizeof derived))
         return js_bad(&v, r->e, "%s %zu names other layers: they must agree", pattern, every);
-    memcpy(c->local, c->windowed, r->f->local ? sizeof c->local : 0);
+    set_windows(c, windowed);
+    for (size_t l = 0; l < c->n_layers; l++)
+        c->layer[l].local = r->f->local && windowed[l];
     return 0;
 }
 
@@ -65,36 +71,39 @@ int get_pattern(struct getting *m)
     if (list && list->n != c->n_layers)
         return gguf_bad(m->g, key, m->e, "%zu layers, needed are %zu", list->n, c->n_layers);
     for (size_t l = 0; l < c->n_layers; l++)
-        c->windowed[l] = list ? gguf_int_at(list, l) != 0 : (l + 1) % every != 0;
+        c->layer[l].window = (list ? gguf_int_at(list, l) : (int64_t)((l + 1) % every)) ? c->window : 0;
     return 0;
 }
 
-void write_layer_types(const struct writing *w, const uint8_t *layers, const char *one)
+/* Whether a layer has a window, or a state. */
+static bool is_special(const struct layer_spec *s) { return s->window || s->mixer != MIXER_ATTENTION; }
+
+void write_layer_types(const struct writing *w, const char *special)
 {
     jw_open(w->w, "layer_types", '[');
     for (size_t l = 0; l < w->c->n_layers; l++)
-        jw_text(w->w, NULL, layers[l] ? one : "full_attention");
+        jw_text(w->w, NULL, is_special(&w->c->layer[l]) ? special : "full_attention");
     jw_close(w->w, ']');
 }
 
 void write_pattern(const struct writing *w)
 {
-    write_layer_types(w, w->c->windowed, "sliding_attention");
+    write_layer_types(w, "sliding_attention");
 }
 
-void put_layers(const struct putting *p, const char *name, const uint8_t *layers, size_t n)
+void put_layers(const struct putting *p, const char *name, size_t n)
 {
     char key[KEY_BYTES];
     gguf_put_array(p->o, gguf_key(key, p->f, name), GGUF_BOOL, n);
     for (size_t l = 0; l < n; l++)
-        gguf_add_bool(p->o, l < p->c->n_layers && layers[l]);
+        gguf_add_bool(p->o, l < p->c->n_layers && is_special(&p->c->layer[l]));
 }
 
 int put_pattern(const struct putting *p)
 {
     if (p->f->local)
         put_real(p, "rope.freq_base_swa", p->c->rope.local_theta);
-    put_layers(p, "attention.sliding_window_pattern", p->c->windowed, p->c->n_layers);
+    put_layers(p, "attention.sliding_window_pattern", p->c->n_layers);
     return 0;
 }
 

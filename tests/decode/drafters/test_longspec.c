@@ -132,7 +132,7 @@ static void ref_logits(const struct bench *b, double *logits, size_t n, const in
     const struct config *c = &b->r.c;
     const size_t d = c->hidden, dim = c->head_dim, q = c->n_heads * dim, kv = c->n_kv_heads * dim,
                  ff = c->ffn, end = n + m, from = end - MIN(end, (size_t)513), keys = end - from,
-                 seen = config_window(c, config_last_global(c)) ? MIN(n, c->window) : n;
+                 seen = c->layer[config_last_global(c)].window ? MIN(n, c->window) : n;
     double x[1024], xn[1024], qkv[2048], out[1024], gu[2048], *k = must_alloc(2 * kv * MAX(keys, n) * 8),
            *v = k + kv * MAX(keys, n);
     float row[1024];
