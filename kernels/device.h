@@ -231,8 +231,8 @@ struct device_delta {
 /* An expert: a feed-forward network of a few rows. gate_up: one or two matrices of `hidden` inputs, whose
  * outputs follow each other, gate [ffn], then up [ffn]. down: [hidden, ffn]. */
 struct device_expert {
-    struct mat gate_up[2]; size_t n_gate_up; struct mat down;
-    const float *gate_up_bias, *down_bias;           /* or NULL */
+    struct mats gate_up; struct mat down;
+    float *gate_up_bias, *down_bias;                 /* or NULL */
 };
 /* The feed-forward part of a layer with a mixture of experts. For each row x:
  *

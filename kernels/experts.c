@@ -270,10 +270,10 @@ static void run_lot(const struct call *c, struct lot *l)
     const struct device_expert *first = room->part[0].expert;
     const bool one_row = c->a->n == 1;
     const size_t dim = c->a->router->k;
-    for (size_t j = 0, column = 0; j < first->n_gate_up; column += first->gate_up[j++].n) {
-        l->w = &first->gate_up[j];
+    for (size_t j = 0, column = 0; j < first->gate_up.n; column += first->gate_up.m[j++].n) {
+        l->w = &first->gate_up.m[j];
         for (size_t i = 0; i < l->n_parts; i++)
-            set_part(&room->part[i], &room->part[i].expert->gate_up[j], room->part[i].expert->gate_up_bias,
+            set_part(&room->part[i], &room->part[i].expert->gate_up.m[j], room->part[i].expert->gate_up_bias,
                      column);
         l->step = experts_left_bytes(dim);
         each(c->r->pool, prepare_input, l, one_row ? 1 : l->n);

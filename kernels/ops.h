@@ -93,6 +93,18 @@ enum {
  * `scaled` are multiplied by `scale` before a bias is added. */
 struct mat { enum dtype type; size_t n, k; void *w; bool scaled; float scale; };
 
+/* A product of one input with matrices of different types: their outputs follow each other. One matrix unless
+ * the file mixes types of which one is quantised. */
+enum { MATS_MAX = 4 };
+struct mats { struct mat m[MATS_MAX]; size_t n; };
+static inline size_t mats_n(const struct mats *y)        /* outputs */
+{
+    size_t n = 0;
+    for (size_t i = 0; i < y->n; i++)
+        n += y->m[i].n;
+    return n;
+}
+
 static inline size_t mat_panels(const struct mat *m) { return (m->n + PANEL - 1) / PANEL; }
 static inline size_t mat_panel_bytes(const struct mat *m)
 {

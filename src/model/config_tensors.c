@@ -1,137 +1,82 @@
-/* The tensors that a configuration needs: names, shapes, counts. Its table is layer_parts; start at
- * config_check_tensors. */
+/* The tensors that a configuration needs: names, shapes, counts. Start at config_check_tensors. */
 #include "src/model/config_tensors.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/model/layer.h"
 #include "src/model/views.h"
 
-/* A tensor of a layer: its name after "model.layers.N.", whether the configuration has it, its shape. */
-struct part { const char *name; bool used; size_t rows, cols; };
-enum { PARTS = 45, EXPERT_PARTS = 6 };
-
-static void layer_parts(struct part p[PARTS], const struct config *c, size_t layer)
-{
-    const struct layer_spec *y = &c->layer[layer];
-    const size_t d = c->hidden, h = y->head_dim, q = c->n_heads * h, kv = y->n_kv_heads * h, f = y->ffn,
-                 values = c->delta.value_heads, z = values * c->delta.value_dim,
-                 mixed = config_delta_channels(c), conv = c->delta.conv, s = c->shared_ffn;
-    const bool dense = f, experts = y->experts, bias = dense && c->mlp_bias,
-               shared = experts && s, beside = y->beside,
-               state = y->mixer == MIXER_DELTA, attn = !state, qkv_bias = attn && c->qkv_bias,
-               norm = attn && y->qk_norm, whole = y->qk_norm == QK_NORM_WHOLE,
-               own = attn && y->kv_layer == layer, each = c->per_layer, before = y->norms != NORM_AFTER,
-               after = y->norms != NORM_BEFORE;
-    const struct part parts[PARTS] = {
-        { "input_layernorm.weight", before, d, 0 },
-        { "post_attention_layernorm.weight", true, d, 0 },
-        { "pre_feedforward_layernorm.weight", before && after, d, 0 },
-        { "post_feedforward_layernorm.weight", after, d, 0 },
-        { "self_attn.q_proj.weight", attn, y->gated ? 2 * q : q, d },
-        { "self_attn.k_proj.weight", own, kv, d },
-        { "self_attn.v_proj.weight", own && !y->v_is_k, kv, d },
-        { "self_attn.o_proj.weight", attn, d, q },       { "self_attn.q_proj.bias", qkv_bias, q, 0 },
-        { "self_attn.k_proj.bias", qkv_bias, kv, 0 },    { "self_attn.v_proj.bias", qkv_bias, kv, 0 },
-        { "self_attn.o_proj.bias", attn && c->o_bias, d, 0 },
-        { "self_attn.q_norm.weight", norm, whole ? q : h, 0 },
-        { "self_attn.k_norm.weight", norm && own, whole ? kv : h, 0 },
-        { "linear_attn.in_proj_qkv.weight", state, mixed, d },
-        { "linear_attn.in_proj_z.weight", state, z, d }, { "linear_attn.in_proj_b.weight", state, values, d },
-        { "linear_attn.in_proj_a.weight", state, values, d },
-        { "linear_attn.conv1d.weight", state, mixed, conv },
-        { "linear_attn.A_log", state, values, 0 },       { "linear_attn.dt_bias", state, values, 0 },
-        { "linear_attn.norm.weight", state, c->delta.value_dim, 0 },
-        { "linear_attn.out_proj.weight", state, d, z },
-        { "mlp.gate_proj.weight", dense, f, d },         { "mlp.up_proj.weight", dense, f, d },
-        { "mlp.down_proj.weight", dense, d, f },         { "mlp.gate_proj.bias", bias, f, 0 },
-        { "mlp.up_proj.bias", bias, f, 0 },              { "mlp.down_proj.bias", bias, d, 0 },
-        { "self_attn.sinks", attn && y->head_logits, c->n_heads, 0 },
-        { "mlp.gate.weight", experts, c->n_experts, d },
-        { "mlp.gate.bias", experts && c->experts_bias, c->n_experts, 0 },
-        { "router.scale", beside, d, 0 },
-        { "router.per_expert_scale", beside, c->n_experts, 0 },
-        { "post_feedforward_layernorm_1.weight", beside, d, 0 },
-        { "pre_feedforward_layernorm_2.weight", beside, d, 0 },
-        { "post_feedforward_layernorm_2.weight", beside, d, 0 },
-        { "layer_scalar", y->scaled, 1, 0 },
-        { "per_layer_input_gate.weight", each, c->per_layer, d },
-        { "per_layer_projection.weight", each, d, c->per_layer },
-        { "post_per_layer_input_norm.weight", each, d, 0 },
-        { "mlp.shared_expert.gate_proj.weight", shared, s, d },
-        { "mlp.shared_expert.up_proj.weight", shared, s, d },
-        { "mlp.shared_expert.down_proj.weight", shared, d, s },
-        { "mlp.shared_expert_gate.weight", shared, 1, d },
-    };
-    memcpy(p, parts, sizeof parts);
-}
-
-/* The tensors of an expert: their names after "mlp.experts.E.". */
-static void expert_parts(struct part p[EXPERT_PARTS], const struct config *c)
-{
-    const struct part parts[EXPERT_PARTS] = { { "gate_proj.weight", true, c->expert_ffn, c->hidden },
-                                              { "up_proj.weight", true, c->expert_ffn, c->hidden },
-                                              { "down_proj.weight", true, c->hidden, c->expert_ffn },
-                                              { "gate_proj.bias", c->experts_bias, c->expert_ffn, 0 },
-                                              { "up_proj.bias", c->experts_bias, c->expert_ffn, 0 },
-                                              { "down_proj.bias", c->experts_bias, c->hidden, 0 } };
-    memcpy(p, parts, sizeof parts);
-}
-
-typedef int tensor_fn(void *ctx, const char *name, size_t rows, size_t cols);
+/* p: with the whole name. */
+typedef int tensor_fn(void *ctx, const struct layer_part *p);
 
 /* Calls fn for the tensors of the embeddings of each layer, and of a drafter, until it returns -1. */
 static int each_outside(const struct config *c, tensor_fn *fn, void *ctx)
 {
-    const size_t all = c->n_layers * c->per_layer;
-    if (c->backbone && (fn(ctx, "pre_projection.weight", c->hidden, 2 * c->backbone) ||
-                        fn(ctx, "post_projection.weight", c->backbone, c->hidden)))
-        return -1;
-    return c->per_layer && (fn(ctx, PER_LAYER_TABLE, c->per_layer_vocab, all) ||
-                            fn(ctx, "model.per_layer_model_projection.weight", all, c->hidden) ||
-                            fn(ctx, "model.per_layer_projection_norm.weight", c->per_layer, 0)) ? -1 : 0;
+    const size_t d = c->hidden, states = c->backbone, each = c->per_layer, all = c->n_layers * each;
+    const struct layer_part p[] = {
+        { "pre_projection.weight", states, d, 2 * states, PART_MATRIX, 0 },
+        { "post_projection.weight", states, states, d, PART_MATRIX, 0 },
+        { PER_LAYER_TABLE, each, c->per_layer_vocab, all, PART_MATRIX, 0 },
+        { "model.per_layer_model_projection.weight", each, all, d, PART_MATRIX, 0 },
+        { "model.per_layer_projection_norm.weight", each, each, 0, PART_NORM, 0 },
+    };
+    int rc = 0;
+    for (size_t i = 0; i < sizeof p / sizeof *p && rc == 0; i++)
+        rc = p[i].used ? fn(ctx, &p[i]) : 0;
+    return rc;
 }
 
 /* Calls fn for every tensor of a layer until it returns -1. */
 static int each_tensor(const struct config *c, size_t layer, tensor_fn *fn, void *ctx)
 {
-    struct part p[PARTS], x[EXPERT_PARTS];
+    struct layer_part p[PARTS_MAX], x[EXPERT_PARTS];
+    const size_t n = layer_parts(p, c, layer);
     char name[96];
-    layer_parts(p, c, layer);
-    expert_parts(x, c);
-    for (size_t i = 0; i < PARTS; i++) {
-        snprintf(name, sizeof name, "model.layers.%zu.%s", layer, p[i].name);
-        if (p[i].used && fn(ctx, name, p[i].rows, p[i].cols))
-            return -1;
-    }
-    for (size_t k = 0; c->layer[layer].experts && k < c->n_experts; k++)
-        for (size_t i = 0; i < EXPERT_PARTS; i++) {
-            snprintf(name, sizeof name, "model.layers.%zu.mlp.experts.%zu.%s", layer, k, x[i].name);
-            if (x[i].used && fn(ctx, name, x[i].rows, x[i].cols))
-                return -1;
+    int rc = 0;
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        const bool one = p[i].form == PART_SHARED;
+        const size_t inner = p[i].form < PART_SHARED ? 0 : expert_parts(x, c, one);
+        const int at = snprintf(name, sizeof name, "model.layers.%zu.%s", layer, p[i].name);
+        p[i].name = name;
+        rc = inner ? 0 : fn(ctx, &p[i]);
+        for (size_t k = 0; k < p[i].rows * inner && rc == 0; k++) {
+            struct layer_part of = x[k % inner];
+            char number[24] = "";
+            if (!one)
+                snprintf(number, sizeof number, "%zu.", k / inner);
+            snprintf(name + at, sizeof name - (size_t)at, "%s%s", number, of.name);
+            of.name = name;
+            rc = fn(ctx, &of);
         }
-    return 0;
+    }
+    return rc;
+}
+
+static size_t count_parts(const struct layer_part *p, size_t n)
+{
+    size_t sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += p[i].form < PART_SHARED ? p[i].rows * MAX(p[i].cols, (size_t)1) : 0;
+    return sum;
 }
 
 /* Parameters of the whole model, or (used) of those that a token uses. The limits of config_read keep the
  * number below 2^62. */
 static size_t count_params(const struct config *c, bool used)
 {
-    struct part p[PARTS];
+    struct layer_part p[PARTS_MAX], x[EXPERT_PARTS];
     const size_t rows = used ? 0 : c->per_layer_vocab;       /* a token uses one row */
-    size_t n = c->hidden + (c->tied ? 1 : 2) * c->vocab * c->hidden;
+    size_t n = c->hidden + (c->tied ? 1 : 2) * c->vocab * c->hidden + 3 * c->backbone * c->hidden;
     if (c->per_layer)
         n += c->n_layers * c->per_layer * (rows + c->hidden) + c->per_layer;
-    n += 3 * c->backbone * c->hidden;
     for (size_t l = 0; l < c->n_layers; l++) {
-        layer_parts(p, c, l);
-        for (size_t i = 0; i < PARTS; i++)
-            if (p[i].used)
-                n += p[i].rows * (p[i].cols ? p[i].cols : 1);
+        n += count_parts(p, layer_parts(p, c, l));
         if (c->layer[l].experts)
-            n += (used ? c->experts_used : c->n_experts) *
-                 (3 * c->hidden * c->expert_ffn + (c->experts_bias ? 2 * c->expert_ffn + c->hidden : 0));
+            n += (used ? c->experts_used : c->n_experts) * count_parts(x, expert_parts(x, c, false));
+        if (c->layer[l].experts && c->shared_ffn)
+            n += count_parts(x, expert_parts(x, c, true));
     }
     return n;
 }
@@ -205,32 +150,16 @@ static int check_tied(const struct config *c, const struct tensors *ts, const st
 
 struct checking { const struct tensors *ts; struct err *e; };
 
-static int check_tensor(void *ctx, const char *name, size_t rows, size_t cols)
+static int check_tensor(void *ctx, const struct layer_part *p)
 {
     const struct checking *k = ctx;
-    return tensors_need(k->ts, name, rows, cols, k->e) ? 0 : -1;
+    return part_need(k->ts, "", p, k->e) ? 0 : -1;
 }
 
-/* A router, and the gate of a shared expert, have floats. */
-static int check_router(const struct tensors *ts, size_t layer, const char *part, struct err *e)
-{
-    char name[96];
-    snprintf(name, sizeof name, "model.layers.%zu.mlp.%s.weight", layer, part);
-    const struct tensor *t = tensors_find(ts, name);
-    return tensor_is_float(t->dtype)
-               ? 0
-               : err_set(e, ERR_INPUT,
-                         "%s: tensor \"%s\": dtype %s, allowed for a router are BF16, F16 and F32",
-                         ts->path[t->shard], t->stored_name, t->dtype_name);
-}
-
-/* Routers have floats, and the files have no more experts than the configuration. */
+/* The files have no more experts than the configuration. */
 static int check_experts(const struct config *c, const struct tensors *ts, size_t layer, struct err *e)
 {
     char name[96];
-    if (check_router(ts, layer, "gate", e) ||
-        (c->shared_ffn && check_router(ts, layer, "shared_expert_gate", e)))
-        return -1;
     snprintf(name, sizeof name, "model.layers.%zu.mlp.experts.%zu.gate_proj.weight", layer, c->n_experts);
     const struct tensor *more = tensors_find(ts, name);
     return more ? err_set(e, ERR_INPUT, "%s: tensor \"%s\" has expert %zu, the number of experts is %zu",
@@ -268,12 +197,11 @@ int config_check_tensors(const struct config *c, const struct tensors *ts, struc
 
 struct looking { const struct tensors *ts; void (*missing)(void *ctx, const char *name); void *ctx; };
 
-static int look_for(void *ctx, const char *name, size_t rows, size_t cols)
+static int look_for(void *ctx, const struct layer_part *p)
 {
     const struct looking *k = ctx;
-    (void)rows, (void)cols;
-    if (!tensors_find(k->ts, name))
-        k->missing(k->ctx, name);
+    if (!tensors_find(k->ts, p->name))
+        k->missing(k->ctx, p->name);
     return 0;
 }
 
@@ -283,7 +211,7 @@ static void each_needed(const struct config *c, tensor_fn *fn, void *ctx)
     static const char *const outside[] = { "model.embed_tokens.weight", "model.norm.weight",
                                            "lm_head.weight" };
     for (size_t i = 0; i < (c->tied ? 2 : 3); i++)
-        fn(ctx, outside[i], 0, 0);
+        fn(ctx, &(struct layer_part){ .name = outside[i] });
     each_outside(c, fn, ctx);
     for (size_t l = 0; l < c->n_layers; l++)
         each_tensor(c, l, fn, ctx);
@@ -297,11 +225,10 @@ void config_missing_tensors(const struct config *c, const struct tensors *ts,
 
 struct marking { const struct tensors *ts; bool *needed; };
 
-static int mark(void *ctx, const char *name, size_t rows, size_t cols)
+static int mark(void *ctx, const struct layer_part *p)
 {
     const struct marking *k = ctx;
-    const struct tensor *t = tensors_find(k->ts, name);
-    (void)rows, (void)cols;
+    const struct tensor *t = tensors_find(k->ts, p->name);
     if (t)
         k->needed[t - k->ts->t] = true;
     return 0;

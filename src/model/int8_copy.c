@@ -12,27 +12,36 @@ static size_t quantized_bytes(size_t n, size_t k)
     return (mat_bytes(&(struct mat){ DT_I8, n, k, NULL }) + 63) / 64 * 64;
 }
 
+/* Bytes of the matrices of a layer, or of an expert, whose heads are padded to `padded`. */
+static size_t parts_bytes(const struct config *c, const struct layer_part *p, size_t n, size_t head,
+                          size_t padded)
+{
+    size_t bytes = 0;
+    for (size_t i = 0, same; i < n; i += same) {
+        struct layer_part x[EXPERT_PARTS];
+        size_t rows = 0, cols = p[i].form == PART_HEAD_COLUMNS ? p[i].cols / head * padded : p[i].cols;
+        same = parts_of_place(p + i, n - i);
+        for (size_t j = 0; j < same; j++)
+            rows += p[i + j].rows;
+        rows = p[i].form == PART_HEADS ? rows / head * padded : rows;
+        if (part_is_matrix(&p[i]))
+            bytes += quantized_bytes(rows, cols);
+        else if (p[i].form >= PART_SHARED)
+            bytes += rows * parts_bytes(c, x, expert_parts(x, c, p[i].form == PART_SHARED), 1, 1);
+    }
+    return bytes;
+}
+
 size_t model_quantized_bytes(const struct config *c, const struct device *dev)
 {
+    struct layer_part p[PARTS_MAX];
     size_t n = quantized_bytes(c->vocab, c->hidden) +
                (c->drafts ? quantized_bytes(c->hidden, 2 * c->hidden) : 0);
     if (c->backbone)
         n += quantized_bytes(c->hidden, 2 * c->backbone) + quantized_bytes(c->backbone, c->hidden);
     for (size_t l = 0; l < c->n_layers; l++) {
-        const struct layer_spec *s = &c->layer[l];
-        const bool experts = s->experts;
-        const size_t ffn = s->ffn, x = c->expert_ffn, d = dev->head_dim(dev, s->head_dim),
-                     o = c->n_heads * d, q = s->gated ? 2 * o : o,
-                     kv = s->kv_layer == l ? (s->v_is_k ? 1 : 2) * s->n_kv_heads * d : 0;
-        n += quantized_bytes(q + kv, c->hidden) + quantized_bytes(c->hidden, o);
-        if (c->per_layer)
-            n += quantized_bytes(c->per_layer, c->hidden) + quantized_bytes(c->hidden, c->per_layer);
-        if (ffn)
-            n += quantized_bytes(2 * ffn, c->hidden) + quantized_bytes(c->hidden, ffn);
-        if (experts)
-            n += c->n_experts * (quantized_bytes(2 * x, c->hidden) + quantized_bytes(c->hidden, x));
-        if (experts && c->shared_ffn)
-            n += quantized_bytes(2 * c->shared_ffn, c->hidden) + quantized_bytes(c->hidden, c->shared_ffn);
+        const size_t head = c->layer[l].head_dim, parts = layer_parts(p, c, l);
+        n += parts_bytes(c, p, parts, head, dev->head_dim(dev, head));
     }
     return n;
 }
@@ -60,18 +69,23 @@ static void quantize(struct mat *to, const struct mat *from, char **at, struct p
     model_quantize_mat(to, from, pool);
 }
 
-/* Quantizes the n experts of a layer. The router keeps its floats. Returns their bytes. */
-static size_t quantize_experts(struct device_expert *to, const struct device_expert *from, size_t n,
-                               char **at, struct pool *pool)
+/* Quantises the matrices of the parts in `from`. Routers keep their floats. */
+static void quantize_parts(void *to, const void *from, const struct layer_part *p, size_t n, char **at,
+                           struct pool *pool)
 {
-    const char *start = *at;
-    for (size_t i = 0; i < n; i++) {
-        to[i] = from[i];
-        to[i].n_gate_up = 1;
-        quantize(&to[i].gate_up[0], &from[i].gate_up[0], at, pool);
-        quantize(&to[i].down, &from[i].down, at, pool);
+    for (size_t i = 0; i < n; i += parts_of_place(p + i, n - i)) {
+        size_t one;
+        if (part_is_matrix(&p[i]))
+            quantize(part_matrices(&p[i], to, &one), part_matrices(&p[i], from, &one), at, pool);
     }
-    return (size_t)(*at - start);
+}
+
+static void quantize_expert(struct device_expert *to, const struct device_expert *from,
+                            const struct config *c, bool shared, char **at, struct pool *pool)
+{
+    struct layer_part p[EXPERT_PARTS];
+    *to = *from;
+    quantize_parts(to, from, p, expert_parts(p, c, shared), at, pool);
 }
 
 /* Takes the memory of the copy. */
@@ -103,23 +117,18 @@ static void quantize_layer(struct model *to, const struct model *from, size_t l,
     const struct config *c = &from->config;
     const struct layer *y = &from->layers[l];
     struct layer *z = &to->layers[l];
+    struct layer_part p[PARTS_MAX];
     *z = *y;
-    quantize(&z->qkv.m[0], &y->qkv.m[0], at, from->pool);
-    quantize(&z->o, &y->o, at, from->pool);
-    if (c->per_layer) {
-        quantize(&z->per_layer_gate, &y->per_layer_gate, at, from->pool);
-        quantize(&z->per_layer_out, &y->per_layer_out, at, from->pool);
-    }
-    if (c->layer[l].ffn) {
-        quantize(&z->gate_up.m[0], &y->gate_up.m[0], at, from->pool);
-        quantize(&z->down, &y->down, at, from->pool);
-    }
+    quantize_parts(z, y, p, layer_parts(p, c, l), at, from->pool);
     if (!c->layer[l].experts)
         return;
+    const char *start = *at;
     z->expert = to->experts + (y->expert - from->experts);
-    to->expert_bytes += quantize_experts(z->expert, y->expert, c->n_experts, at, from->pool);
+    for (size_t k = 0; k < c->n_experts; k++)
+        quantize_expert(&z->expert[k], &y->expert[k], c, false, at, from->pool);
+    to->expert_bytes += (size_t)(*at - start);
     if (c->shared_ffn)
-        quantize_experts(&z->shared, &y->shared, 1, at, from->pool);
+        quantize_expert(&z->shared, &y->shared, c, true, at, from->pool);
 }
 
 int model_quantize(struct model *to, const struct model *from, struct model_quantized *done,

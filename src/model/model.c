@@ -42,7 +42,6 @@ struct loader {
     uint64_t seed;                   /* of the next random matrix */
     enum dtype random; bool random_mix; struct device *maker;    /* of struct model_setup */
     size_t layer;                    /* that is being loaded */
-    enum change change;              /* of the vectors that are being loaded */
     const struct device *dev;
     char *mem;                       /* the device's; NULL: the loader only measures */
     size_t used;
@@ -202,15 +201,12 @@ static int aim(struct loader *l, const struct tensor *t, struct goal goal)
     return 0;
 }
 
-/* A tensor of the files: its name after the prefix of its layer. */
-struct source { const char *name; size_t rows; };
-
 /* The type of a random tensor. Files of Q4_K_M have Q6_K in the value and down projections of the first and
  * last eighth of the layers and of every third layer between. */
 static enum dtype random_type(const struct loader *l, const char *name, size_t cols)
 {
     const size_t n = l->model->config.n_layers, i = l->layer, eighth = n / 8;
-    const bool head = strcmp(name, "lm_head") == 0 || strcmp(name, "model.embed_tokens") == 0,
+    const bool head = strstr(name, "lm_head") || strstr(name, "embed_tokens"),
                more = i < eighth || i >= 7 * n / 8 || (i - eighth) % 3 == 2;
     enum dtype t = l->random;
     if (!dtype_is_quantised(t) || !l->random_mix)
@@ -291,31 +287,28 @@ static void fill_random(struct loader *l, struct mat *m)
     l->model->dev->noise(l->model->dev, m->w, bytes / 2, l->seed++, 1 / sqrtf((float)m->k));
 }
 
-/* Loads the matrices m of a product, n_m of at most n_src, from one to MATS_MAX tensors stacked by
- * rows. */
-static int load_mats(struct loader *l, struct mat *m, size_t *n_m, const char *prefix,
-                     const struct source *src, size_t n_src, size_t cols, const struct padding *p)
+/* Loads the matrices m of a product, n_m of at most n, from one to MATS_MAX tensors stacked by rows. */
+static int load_mats(struct loader *l, struct mat *m, size_t *n_m, const char *at,
+                     const struct layer_part *p, size_t n, const struct padding *pad)
 {
     const struct tensor *t[MATS_MAX], *scale[MATS_MAX];
+    const size_t cols = p->cols;
     enum dtype type[MATS_MAX];
     size_t n_in[MATS_MAX];
-    for (size_t i = 0; i < n_src; i++) {
-        char name[256];
-        snprintf(name, sizeof name, "%s%s.weight", prefix, src[i].name);
-        t[i] = l->ts ? tensors_need(l->ts, name, src[i].rows, cols, l->e) : NULL;
+    for (size_t i = 0; i < n; i++) {
+        t[i] = l->ts ? part_need(l->ts, at, &p[i], l->e) : NULL;
         if (l->ts && !t[i])
             return -1;
-        l->model->n_params += l->mem ? 0 : src[i].rows * cols;
-        type[i] = l->ts ? plain_type(t[i], p) : random_type(l, src[i].name, cols);
+        type[i] = l->ts ? plain_type(t[i], pad) : random_type(l, p[i].name, cols);
         scale[i] = t[i] ? tensors_find_scale(l->ts, t[i]) : NULL;
     }
-    choose_types(l, m, n_m, n_in, type, scale, n_src);
+    choose_types(l, m, n_m, n_in, type, scale, n);
     for (size_t i = 0, s = 0; i < *n_m; s += n_in[i++], m++) {
         size_t rows = 0;
         for (size_t j = s; j < s + n_in[i]; j++)
-            rows += src[j].rows;
-        m->n = rows / p->seg * p->seg_pad;
-        m->k = cols / p->col_seg * p->col_pad;
+            rows += p[j].rows;
+        m->n = rows / pad->seg * pad->seg_pad;
+        m->k = cols / pad->col_seg * pad->col_pad;
         m->w = assign(l, l->dev->mat_size(l->dev, m->type, m->n, m->k));
         if (l->mem && !l->ts)
             fill_random(l, m);
@@ -323,19 +316,25 @@ static int load_mats(struct loader *l, struct mat *m, size_t *n_m, const char *p
         if (l->mem && scale[s] && tensors_read_number(l->ts, scale[s], &m->scale, l->e))
             return -1;
         for (size_t j = s, r0 = 0; l->mem && l->ts && j < s + n_in[i]; j++) {
-            if (aim(l, t[j], (struct goal){ .kind = GOAL_MAT, .mat = m, .r0 = r0, .pad = *p }))
+            if (aim(l, t[j], (struct goal){ .kind = GOAL_MAT, .mat = m, .r0 = r0, .pad = *pad }))
                 return -1;
-            r0 += src[j].rows / p->seg * p->seg_pad;
+            r0 += p[j].rows / pad->seg * pad->seg_pad;
         }
     }
     return 0;
 }
 
-static int load_mat(struct loader *l, struct mat *m, const char *prefix, const struct source *src,
-                    size_t cols, const struct padding *p)
+/* Loads a matrix of floats as the file stores them. */
+static int load_router(struct loader *l, struct mat *m, const char *at, const struct layer_part *p)
 {
-    size_t one;
-    return load_mats(l, m, &one, prefix, src, 1, cols, p);
+    const struct tensor *t = l->ts ? part_need(l->ts, at, p, l->e) : NULL;
+    if (l->ts && !t)
+        return -1;
+    *m = (struct mat){ t ? t->dtype : DT_BF16, p->rows, p->cols, NULL };
+    m->w = assign(l, l->dev->mat_size(l->dev, m->type, m->n, m->k));
+    if (l->mem && !t)
+        fill_random(l, m);
+    return l->mem && t ? aim(l, t, (struct goal){ .kind = GOAL_MAT, .mat = m, .pad = unpadded }) : 0;
 }
 
 static void fill_vec(struct loader *l, float *to, size_t n, float value)
@@ -351,114 +350,65 @@ static void fill_vec(struct loader *l, float *to, size_t n, float value)
     }
 }
 
-/* Loads tensors of one dimension, one after the other, as floats in padded segments. */
-static int load_vec(struct loader *l, float **v, const char *prefix, const struct source *src, size_t n_src,
-                    const char *kind, size_t seg, size_t seg_pad)
+/* The mean of the random values of a vector: 1 of norms and factors, 0 of biases. */
+static float random_mean(const struct layer_part *p)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < n_src; i++)
-        n += src[i].rows / seg * seg_pad;
-    *v = assign(l, n * sizeof(float));
-    size_t at = 0;
-    for (size_t i = 0; i < n_src; i++) {
-        char name[256];
-        snprintf(name, sizeof name, "%s%s.%s", prefix, src[i].name, kind);
-        const struct tensor *t = l->ts ? tensors_need(l->ts, name, src[i].rows, 0, l->e) : NULL;
-        const size_t rows = src[i].rows / seg * seg_pad;
+    return p->cols ? 0.5f : name_ends_in(p->name, "weight") || strstr(p->name, "scal");
+}
+
+/* Loads n tensors as floats in padded segments, one after the other. */
+static int load_vec(struct loader *l, float **v, const char *at, const struct layer_part *p, size_t n,
+                    const struct padding *pad)
+{
+    const struct config *c = &l->model->config;
+    const enum change change = p->form == PART_NORM && c->norm_plus_one  ? PLUS_ONE
+                               : p->form == PART_DECAY && !c->decay_ready ? MINUS_EXP
+                                                                          : AS_IS;
+    size_t all = 0, from = 0;
+    for (size_t i = 0; i < n; i++)
+        all += p[i].rows / pad->seg * pad->seg_pad * MAX(p[i].cols, (size_t)1);
+    *v = assign(l, all * sizeof(float));
+    for (size_t i = 0; i < n; i++) {
+        const struct tensor *t = l->ts ? part_need(l->ts, at, &p[i], l->e) : NULL;
+        const size_t values = p[i].rows / pad->seg * pad->seg_pad * MAX(p[i].cols, (size_t)1);
         if (l->ts && !t)
             return -1;
-        if (MAX(rows * sizeof(float), t ? t->bytes : 0) > VECTOR_BYTES)
+        if (MAX(values * sizeof(float), t ? t->bytes : 0) > VECTOR_BYTES)
             return err_set(l->e, ERR_INPUT, "tensor %s: %zu elements, at most %zu are allowed for a vector",
-                           t ? t->stored_name : name, src[i].rows, VECTOR_BYTES / sizeof(float));
-        if (!l->mem)
-            l->model->n_params += src[i].rows;
-        else if (!t)
-            fill_vec(l, *v + at, rows, strcmp(kind, "weight") == 0 || strstr(kind, "scal"));
-        else if (aim(l, t,
-                     (struct goal){ .kind = GOAL_VECTOR, .vector = *v + at, .pad = { seg, seg_pad, 1, 1 },
-                                    .change = l->change }))
+                           t ? t->stored_name : p[i].name, values, VECTOR_BYTES / sizeof(float));
+        if (l->mem && !t)
+            fill_vec(l, *v + from, values, random_mean(&p[i]));
+        else if (l->mem && aim(l, t, (struct goal){ .kind = GOAL_VECTOR, .vector = *v + from, .pad = *pad,
+                                                    .change = change }))
             return -1;
-        at += rows;
+        from += values;
     }
     return 0;
 }
 
-static int load_dense(struct loader *l, const char *at, struct layer *y)
+static int load_parts(struct loader *l, const char *at, const struct layer_part *p, size_t n, void *to);
+
+/* Loads an expert: `at` is what its names begin with. */
+static int load_expert(struct loader *l, const char *at, bool shared, struct device_expert *x)
 {
-    const struct config *c = &l->model->config;
-    const size_t ffn = c->layer[l->layer].ffn;
-    const struct source gate_up[] = { { "mlp.gate_proj", ffn }, { "mlp.up_proj", ffn } };
-    const struct source down = { "mlp.down_proj", c->hidden };
-    return load_mats(l, y->gate_up.m, &y->gate_up.n, at, gate_up, 2, c->hidden, &unpadded) ||
-           (c->mlp_bias && load_vec(l, &y->gate_up_bias, at, gate_up, 2, "bias", 1, 1)) ||
-           load_mat(l, &y->down, at, &down, ffn, &unpadded) ||
-           (c->mlp_bias && load_vec(l, &y->down_bias, at, &down, 1, "bias", 1, 1)) ? -1 : 0;
+    struct layer_part p[EXPERT_PARTS];
+    const size_t n = expert_parts(p, &l->model->config, shared);
+    return load_parts(l, at, p, n, x);
 }
 
-/* Loads a router, or the gate of a shared expert: floats as the file stores them, because its products are
- * those of float rows. */
-static int load_router(struct loader *l, const char *at, const char *part, size_t rows, struct mat *m)
+/* Loads the n experts of a layer. */
+static int load_experts(struct loader *l, const char *at, size_t n, struct device_expert *to)
 {
-    const struct config *c = &l->model->config;
-    char name[96];
-    snprintf(name, sizeof name, "%s%s.weight", at, part);
-    const struct tensor *t = l->ts ? tensors_need(l->ts, name, rows, c->hidden, l->e) : NULL;
-    if (l->ts && !t)
-        return -1;
-    if (t && !tensor_is_float(t->dtype))
-        return err_set(l->e, ERR_INPUT,
-                       "tensor %s: dtype %s, allowed for a router are BF16, F16 and F32", t->stored_name,
-                       t->dtype_name);
-    *m = (struct mat){ t ? t->dtype : DT_BF16, rows, c->hidden, NULL };
-    m->w = assign(l, l->dev->mat_size(l->dev, m->type, m->n, m->k));
-    l->model->n_params += l->mem ? 0 : m->n * m->k;
-    if (l->mem && !t)
-        fill_random(l, m);
-    return l->mem && t ? aim(l, t, (struct goal){ .kind = GOAL_MAT, .mat = m, .pad = unpadded }) : 0;
-}
-
-static int load_expert(struct loader *l, const char *prefix, size_t ffn, bool bias, struct device_expert *x)
-{
-    const size_t d = l->model->config.hidden;
-    const struct source gate_up[] = { { "gate_proj", ffn }, { "up_proj", ffn } }, down = { "down_proj", d };
-    float *gate_up_bias = NULL, *down_bias = NULL;
-    const int rc = load_mats(l, x->gate_up, &x->n_gate_up, prefix, gate_up, 2, d, &unpadded) ||
-                           load_mat(l, &x->down, prefix, &down, ffn, &unpadded) ||
-                           (bias && (load_vec(l, &gate_up_bias, prefix, gate_up, 2, "bias", 1, 1) ||
-                                     load_vec(l, &down_bias, prefix, &down, 1, "bias", 1, 1)))
-                       ? -1
-                       : 0;
-    x->gate_up_bias = gate_up_bias;
-    x->down_bias = down_bias;
-    return rc;
-}
-
-static int load_shared(struct loader *l, const char *at, struct layer *y)
-{
-    char prefix[96];
-    snprintf(prefix, sizeof prefix, "%smlp.shared_expert.", at);
-    return load_router(l, at, "mlp.shared_expert_gate", 1, &y->shared_gate) ||
-           load_expert(l, prefix, l->model->config.shared_ffn, false, &y->shared) ? -1 : 0;
-}
-
-static int load_experts(struct loader *l, const char *at, struct layer *y)
-{
-    const struct config *c = &l->model->config;
-    const struct source gate = { "mlp.gate", c->n_experts };
-    struct device_expert measured;
-    if (load_router(l, at, "mlp.gate", c->n_experts, &y->router) ||
-        (c->experts_bias && load_vec(l, &y->router_bias, at, &gate, 1, "bias", 1, 1)) ||
-        (c->shared_ffn && load_shared(l, at, y)))
-        return -1;
     const size_t before = l->used;
-    for (size_t i = 0; i < c->n_experts; i++) {
-        struct device_expert *x = l->mem ? &y->expert[i] : &measured;
-        char prefix[96];
-        snprintf(prefix, sizeof prefix, "%smlp.experts.%zu.", at, i);
-        if (load_expert(l, prefix, c->expert_ffn, c->experts_bias, x))
+    struct device_expert measured = { 0 };
+    for (size_t i = 0; i < n; i++) {
+        struct device_expert *x = l->mem ? &to[i] : &measured;
+        char prefix[128];
+        snprintf(prefix, sizeof prefix, "%s%zu.", at, i);
+        if (load_expert(l, prefix, false, x))
             return -1;
-        const struct device_expert *first = l->mem ? y->expert : x;
-        if (x->n_gate_up != first->n_gate_up || x->gate_up->type != first->gate_up->type ||
+        const struct device_expert *first = l->mem ? to : x;
+        if (x->gate_up.n != first->gate_up.n || x->gate_up.m->type != first->gate_up.m->type ||
             x->down.type != first->down.type)
             return err_set(l->e, ERR_INPUT, "%s: experts of layer %zu have weights of different types",
                            l->ts->path[0], l->layer);
@@ -467,68 +417,53 @@ static int load_experts(struct loader *l, const char *at, struct layer *y)
     return 0;
 }
 
-/* Loads the weights of one norm. */
-static int load_norm(struct loader *l, float **v, const char *at, const char *name, size_t dim)
+/* Loads the parts of a place. */
+static int load_place(struct loader *l, const char *at, const struct layer_part *p, size_t n, void *to)
 {
-    const struct source src = { name, dim };
-    l->change = l->model->config.norm_plus_one ? PLUS_ONE : AS_IS;
-    const int rc = load_vec(l, v, at, &src, 1, "weight", 1, 1);
-    l->change = AS_IS;
+    const struct device_heads h = model_heads(l->model, l->layer);
+    const bool by_head = p->form == PART_HEADS || p->form == PART_HEAD_VECTOR;
+    const struct padding pad = by_head ? (struct padding){ h.head_dim, h.padded, 1, 1 }
+                               : p->form == PART_HEAD_COLUMNS ? (struct padding){ 1, 1, h.head_dim, h.padded }
+                                                              : unpadded;
+    struct mats *stack = to;
+    char name[96];
+    size_t one;
+    for (size_t i = 0; i < n && !l->mem && p->form < PART_SHARED; i++)
+        l->model->n_params += p[i].rows * MAX(p[i].cols, (size_t)1);
+    snprintf(name, sizeof name, "%s%s", at, p->name);
+    switch (p->form) {
+    case PART_STACK: case PART_HEADS: return load_mats(l, stack->m, &stack->n, at, p, n, &pad);
+    case PART_MATRIX: case PART_HEAD_COLUMNS: return load_mats(l, to, &one, at, p, 1, &pad);
+    case PART_ROUTER: return load_router(l, to, at, p);
+    case PART_SHARED: return load_expert(l, name, true, to);
+    case PART_EXPERTS: return load_experts(l, name, p->rows, *(struct device_expert **)to);
+    default: return load_vec(l, to, at, p, n, &pad);
+    }
+}
+
+static int load_parts(struct loader *l, const char *at, const struct layer_part *p, size_t n, void *to)
+{
+    int rc = 0;
+    for (size_t i = 0, same; rc == 0 && i < n; i += same) {
+        same = parts_of_place(p + i, n - i);
+        rc = load_place(l, at, p + i, same, (char *)to + p[i].place);
+    }
     return rc;
 }
 
-static int load_attention(struct loader *l, const char *at, struct layer *y)
+/* Loads one tensor, which is not one of a layer. */
+static int load_one(struct loader *l, const char *name, size_t rows, size_t cols, enum part_form form,
+                    void *to)
 {
-    const struct config *c = &l->model->config;
-    const struct layer_spec *s = &c->layer[l->layer];
-    const struct device_heads heads = model_heads(l->model, l->layer);
-    const size_t d = heads.head_dim, dp = heads.padded, q = c->n_heads * d, kv = heads.n_kv_heads * d;
-    const struct source qkv[] = { { "self_attn.q_proj", s->gated ? 2 * q : q }, { "self_attn.k_proj", kv },
-                                  { "self_attn.v_proj", kv } };
-    const struct source o = { "self_attn.o_proj", c->hidden }, attn = { "self_attn", c->n_heads };
-    const struct padding by_head = { d, dp, 1, 1 }, by_head_column = { 1, 1, d, dp };
-    const bool own = s->kv_layer == l->layer, whole = s->qk_norm == QK_NORM_WHOLE;
-    return load_mats(l, y->qkv.m, &y->qkv.n, at, qkv, !own ? 1 : s->v_is_k ? 2 : 3,
-                     c->hidden, &by_head) ||
-           (c->qkv_bias && load_vec(l, &y->qkv_bias, at, qkv, 3, "bias", d, dp)) ||
-           (s->qk_norm && load_norm(l, &y->q_norm, at, "self_attn.q_norm", whole ? q : d)) ||
-           (s->qk_norm && own && load_norm(l, &y->k_norm, at, "self_attn.k_norm", whole ? kv : d)) ||
-           load_mat(l, &y->o, at, &o, q, &by_head_column) ||
-           (c->o_bias && load_vec(l, &y->o_bias, at, &o, 1, "bias", 1, 1)) ||
-           (s->head_logits && load_vec(l, &y->head_logit, at, &attn, 1, "sinks", 1, 1)) ? -1 : 0;
+    return load_place(l, "", &(struct layer_part){ name, true, rows, cols, form, 0 }, 1, to);
 }
 
-/* Loads what experts beside a dense network have: a norm of the router's inputs, factors of the experts, and
- * three norms. */
-static int load_beside(struct loader *l, const char *at, struct layer *y)
+static int load_layer(struct loader *l, const char *at, size_t index, struct layer *y)
 {
-    const struct config *c = &l->model->config;
-    const struct source router = { "router", c->hidden }, experts = { "router", c->n_experts };
-    return load_vec(l, &y->norm_router, at, &router, 1, "scale", 1, 1) ||
-           load_vec(l, &y->expert_scale, at, &experts, 1, "per_expert_scale", 1, 1) ||
-           load_norm(l, &y->norm_dense_after, at, "post_feedforward_layernorm_1", c->hidden) ||
-           load_norm(l, &y->norm_experts, at, "pre_feedforward_layernorm_2", c->hidden) ||
-           load_norm(l, &y->norm_experts_after, at, "post_feedforward_layernorm_2", c->hidden) ? -1 : 0;
-}
-
-/* Loads the factor of a layer, whose name has no dot after the layer's. */
-static int load_scale(struct loader *l, const char *at, struct layer *y)
-{
-    const struct source one = { "", 1 };
-    char layer[64];
-    snprintf(layer, sizeof layer, "%.*s", (int)strlen(at) - 1, at);
-    return load_vec(l, &y->scale, layer, &one, 1, "layer_scalar", 1, 1);
-}
-
-/* Loads what a layer needs for its embeddings. */
-static int load_per_layer(struct loader *l, const char *at, struct layer *y)
-{
-    const struct config *c = &l->model->config;
-    const struct source gate = { "per_layer_input_gate", c->per_layer },
-                        out = { "per_layer_projection", c->hidden };
-    return load_mat(l, &y->per_layer_gate, at, &gate, c->hidden, &unpadded) ||
-           load_mat(l, &y->per_layer_out, at, &out, c->per_layer, &unpadded) ||
-           load_norm(l, &y->norm_per_layer, at, "post_per_layer_input_norm", c->hidden) ? -1 : 0;
+    struct layer_part p[PARTS_MAX];
+    l->layer = index;
+    const size_t n = layer_parts(p, &l->model->config, index);
+    return load_parts(l, at, p, n, y);
 }
 
 /* Loads what all layers have in common for their embeddings. The table stays in its file. */
@@ -536,74 +471,14 @@ static int load_per_layer_in(struct loader *l)
 {
     struct model *m = l->model;
     const struct config *c = &m->config;
-    const struct source in = { "model.per_layer_model_projection", c->n_layers * c->per_layer };
-    if (l->ts && !tensors_need(l->ts, PER_LAYER_TABLE, c->per_layer_vocab, in.rows, l->e))
+    const size_t rows = c->n_layers * c->per_layer;
+    if (l->ts && !tensors_need(l->ts, PER_LAYER_TABLE, c->per_layer_vocab, rows, l->e))
         return -1;
-    m->n_params += l->mem ? 0 : c->per_layer_vocab * in.rows;
-    return load_mat(l, &m->per_layer_in, "", &in, c->hidden, &unpadded) ||
-           load_norm(l, &m->norm_per_layer, "", "model.per_layer_projection_norm", c->per_layer) ? -1 : 0;
-}
-
-/* Loads the weights of the convolution, [channels, conv], column by column. */
-static int load_convolution(struct loader *l, const char *at, float **v)
-{
-    const struct config *c = &l->model->config;
-    const size_t channels = config_delta_channels(c), n = channels * c->delta.conv;
-    char name[96];
-    snprintf(name, sizeof name, "%slinear_attn.conv1d.weight", at);
-    const struct tensor *t = l->ts ? tensors_need(l->ts, name, channels, c->delta.conv, l->e) : NULL;
-    if (l->ts && !t)
-        return -1;
-    if (t && (!tensor_is_float(t->dtype) || n * sizeof(float) > VECTOR_BYTES))
-        return err_set(l->e, ERR_INPUT,
-                       "tensor %s: dtype %s and %zu elements, allowed are BF16, F16, F32 and %zu elements",
-                       t->stored_name, t->dtype_name, n, VECTOR_BYTES / sizeof(float));
-    *v = assign(l, n * sizeof(float));
-    l->model->n_params += l->mem ? 0 : n;
-    if (l->mem && !t)
-        fill_vec(l, *v, n, 0.5f);
-    return l->mem && t ? aim(l, t, (struct goal){ .kind = GOAL_VECTOR, .vector = *v, .pad = unpadded }) : 0;
-}
-
-static int load_delta(struct loader *l, const char *at, struct layer *y)
-{
-    const struct config *c = &l->model->config;
-    const size_t heads = c->delta.value_heads, z = heads * c->delta.value_dim;
-    const struct source mix[] = { { "linear_attn.in_proj_qkv", config_delta_channels(c) },
-                                  { "linear_attn.in_proj_z", z }, { "linear_attn.in_proj_b", heads },
-                                  { "linear_attn.in_proj_a", heads } };
-    const struct source per_head = { "linear_attn", heads },
-                        norm = { "linear_attn.norm", c->delta.value_dim },
-                        out = { "linear_attn.out_proj", c->hidden };
-    l->change = c->decay_ready ? AS_IS : MINUS_EXP;
-    int rc = load_vec(l, &y->decay, at, &per_head, 1, "A_log", 1, 1);
-    l->change = AS_IS;
-    return rc || load_mats(l, y->mix.m, &y->mix.n, at, mix, 4, c->hidden, &unpadded) ||
-           load_convolution(l, at, &y->conv) ||
-           load_vec(l, &y->dt_bias, at, &per_head, 1, "dt_bias", 1, 1) ||
-           load_vec(l, &y->norm_state, at, &norm, 1, "weight", 1, 1) ||
-           load_mat(l, &y->out, at, &out, z, &unpadded) ? -1 : 0;
-}
-
-static int (*const load_mixer[])(struct loader *, const char *at, struct layer *) = {
-    [MIXER_ATTENTION] = load_attention, [MIXER_DELTA] = load_delta,
-};
-
-static int load_layer(struct loader *l, const char *at, size_t index, struct layer *y)
-{
-    const struct config *c = &l->model->config;
-    static const char after[] = "post_attention_layernorm";
-    const struct layer_spec *s = &c->layer[index];
-    const bool both = s->norms != NORM_BEFORE, before = s->norms != NORM_AFTER;
-    return (before && load_norm(l, &y->norm_attn, at, "input_layernorm", c->hidden)) ||
-           load_mixer[s->mixer](l, at, y) ||
-           (both && load_norm(l, &y->norm_attn_after, at, after, c->hidden)) ||
-           (before &&
-            load_norm(l, &y->norm_mlp, at, both ? "pre_feedforward_layernorm" : after, c->hidden)) ||
-           (s->experts && load_experts(l, at, y)) || (s->ffn && load_dense(l, at, y)) ||
-           (s->beside && load_beside(l, at, y)) ||
-           (s->scaled && load_scale(l, at, y)) || (c->per_layer && load_per_layer(l, at, y)) ||
-           (both && load_norm(l, &y->norm_mlp_after, at, "post_feedforward_layernorm", c->hidden)) ? -1 : 0;
+    m->n_params += l->mem ? 0 : c->per_layer_vocab * rows;
+    return load_one(l, "model.per_layer_model_projection.weight", rows, c->hidden, PART_MATRIX,
+                    &m->per_layer_in) ||
+           load_one(l, "model.per_layer_projection_norm.weight", c->per_layer, 0, PART_NORM,
+                    &m->norm_per_layer) ? -1 : 0;
 }
 
 /* Loads the embedding of an untied model, rows as they are stored. */
@@ -635,10 +510,9 @@ static int load_embed(struct loader *l, const char *name)
 static int load_projections(struct loader *l)
 {
     struct model *m = l->model;
-    const struct config *c = &m->config;
-    const struct source before = { "pre_projection", c->hidden }, after = { "post_projection", c->backbone };
-    return load_mat(l, &m->fuse, "", &before, 2 * c->backbone, &unpadded) ||
-           load_mat(l, &m->project, "", &after, c->hidden, &unpadded) ? -1 : 0;
+    const size_t d = m->config.hidden, states = m->config.backbone;
+    return load_one(l, "pre_projection.weight", d, 2 * states, PART_MATRIX, &m->fuse) ||
+           load_one(l, "post_projection.weight", states, d, PART_MATRIX, &m->project) ? -1 : 0;
 }
 
 /* Loads a draft layer (mtp.h). Without an embedding or an LM head of its own, it has those of its model. */
@@ -647,43 +521,43 @@ static int load_drafting(struct loader *l)
     static const char embed[] = "mtp.embed_tokens.weight", head[] = "mtp.lm_head.weight";
     struct model *m = l->model;
     const size_t d = m->config.hidden;
-    const struct source fc = { "fc", d }, lm_head = { "lm_head", m->config.vocab };
     struct layer measured = { 0 }, *y = l->mem ? m->layers : &measured;
     y->expert = m->experts;
     if (l->ts && tensors_find(l->ts, "mtp.layers.1.input_layernorm.weight"))
         return err_set(l->e, ERR_INPUT, "%s: tensor \"mtp.layers.1.input_layernorm.weight\": one draft layer "
                                         "is supported, not several", l->ts->path[0]);
     return (l->ts && tensors_find(l->ts, embed) && load_embed(l, embed)) ||
-           load_mat(l, &m->fuse, "mtp.", &fc, 2 * d, &unpadded) ||
-           load_norm(l, &m->norm_token, "mtp.", "pre_fc_norm_embedding", d) ||
-           load_norm(l, &m->norm_state, "mtp.", "pre_fc_norm_hidden", d) ||
-           load_layer(l, "mtp.layers.0.", 0, y) || load_norm(l, &m->norm_final, "mtp.", "norm", d) ||
-           (l->ts && tensors_find(l->ts, head) && load_mat(l, &m->lm_head, "mtp.", &lm_head, d, &unpadded))
-               ? -1 : 0;
+           load_one(l, "mtp.fc.weight", d, 2 * d, PART_MATRIX, &m->fuse) ||
+           load_one(l, "mtp.pre_fc_norm_embedding.weight", d, 0, PART_NORM, &m->norm_token) ||
+           load_one(l, "mtp.pre_fc_norm_hidden.weight", d, 0, PART_NORM, &m->norm_state) ||
+           load_layer(l, "mtp.layers.0.", 0, y) ||
+           load_one(l, "mtp.norm.weight", d, 0, PART_NORM, &m->norm_final) ||
+           (l->ts && tensors_find(l->ts, head) &&
+            load_one(l, head, m->config.vocab, d, PART_MATRIX, &m->lm_head)) ? -1 : 0;
 }
 
 static int load_all(struct loader *l)
 {
     struct model *m = l->model;
     const struct config *c = &m->config;
-    const struct source head = { c->tied ? "model.embed_tokens" : "lm_head", c->vocab };
+    static const char embed[] = "model.embed_tokens.weight";
     if (c->drafts)
         return load_drafting(l);
-    if ((!c->tied && load_embed(l, "model.embed_tokens.weight")) ||
-        (c->per_layer && load_per_layer_in(l)) || (c->backbone && load_projections(l)))
+    if ((!c->tied && load_embed(l, embed)) || (c->per_layer && load_per_layer_in(l)) ||
+        (c->backbone && load_projections(l)))
         return -1;
     for (size_t i = 0, experts = 0; i < c->n_layers; i++) {
         struct layer measured = { 0 };
         char at[64];
         snprintf(at, sizeof at, "model.layers.%zu.", i);
-        l->layer = i;
         if (l->mem && c->layer[i].experts)
             m->layers[i].expert = m->experts + c->n_experts * experts++;
         if (load_layer(l, at, i, l->mem ? &m->layers[i] : &measured))
             return -1;
     }
-    return load_norm(l, &m->norm_final, "", "model.norm", c->hidden) ||
-           load_mat(l, &m->lm_head, "", &head, c->hidden, &unpadded) ? -1 : 0;
+    return load_one(l, "model.norm.weight", c->hidden, 0, PART_NORM, &m->norm_final) ||
+           load_one(l, c->tied ? embed : "lm_head.weight", c->vocab, c->hidden, PART_MATRIX, &m->lm_head)
+               ? -1 : 0;
 }
 
 int model_plan_bytes(const struct config *c, const struct tensors *ts, enum dtype compute,

@@ -8,53 +8,8 @@
 #include "kernels/ops.h"
 #include "kernels/pool.h"
 #include "kvmgr/kv.h"
-#include "src/model/config.h"
+#include "src/model/layer.h"
 #include "src/model/model_files.h"
-
-/* A product of one input with matrices of different types: their outputs follow each other. One matrix unless
- * the file mixes types of which one is quantised. */
-enum { MATS_MAX = 4 };
-struct mats { struct mat m[MATS_MAX]; size_t n; };
-static inline size_t mats_n(const struct mats *y)        /* outputs */
-{
-    size_t n = 0;
-    for (size_t i = 0; i < y->n; i++)
-        n += y->m[i].n;
-    return n;
-}
-
-struct layer {                           /* all in the device's memory */
-    /* of its state or cache, among the layers that have one; of the cache that it reads without its own */
-    size_t slot;
-    float *norm_attn, *norm_mlp;         /* [hidden]; NULL with only_after */
-    float *norm_attn_after, *norm_mlp_after;     /* [hidden], of outputs; NULL without norms_after */
-    /* with experts_beside: of the dense part's outputs, of the experts' inputs and outputs, of the router's
-     * inputs; factors on the weights of experts */
-    float *norm_dense_after, *norm_experts, *norm_experts_after, *norm_router, *expert_scale;
-    float *scale;                        /* [1], with layer_scale */
-    /* with embeddings of each layer (per_layer.h): [per_layer, hidden], [hidden, per_layer], [hidden] */
-    struct mat per_layer_gate, per_layer_out; float *norm_per_layer;
-    /* [(n_heads + 2 n_kv_heads) * head_dim_padded, hidden]; a gated model has after each head of q its gate:
-     * [(2 n_heads + 2 n_kv_heads) * head_dim_padded, hidden]. A layer that reads the cache of another has q
-     * alone, and no k_norm */
-    struct mats qkv;
-    float *qkv_bias;                     /* or NULL */
-    float *q_norm, *k_norm;              /* [head_dim], or with qk_whole of all heads, or NULL */
-    struct mat o;  float *o_bias;        /* [hidden, n_heads * head_dim_padded] */
-    float *head_logit;                   /* [n_heads] (kernels/ops.h, struct attn), or NULL */
-    /* in place of these six, with a state (kernels/delta.h) */
-    struct mats mix;                     /* [channels + z + 2 value_heads, hidden]: q, k, v, z, b, a */
-    struct mat out;                      /* [hidden, value_heads * value_dim] */
-    float *conv;                         /* [conv][channels] */
-    float *decay, *dt_bias;              /* [value_heads]; decay: -exp(A_log) */
-    float *norm_state;                   /* [value_dim] */
-    struct mats gate_up; float *gate_up_bias;  /* [2 * ffn, hidden]: gate rows, then up rows */
-    struct mat down; float *down_bias;   /* [hidden, ffn] */
-    /* in place of these four, with experts: */
-    struct mat router; float *router_bias;   /* [n_experts, hidden], floats; or NULL */
-    struct device_expert *expert;        /* [n_experts], the host's: part of model.experts */
-    struct device_expert shared; struct mat shared_gate;     /* with shared_ffn */
-};
 
 struct model {                           /* {0} is closed */
     struct config config;

@@ -5,50 +5,41 @@
 
 /* ---- the matrices ---- */
 
-static void add_matrices(struct work_read *r, const struct mat *m, size_t n, bool expert)
+static void add_matrix(struct work_read *r, const struct mat *m, bool expert)
 {
-    for (size_t i = 0; i < n; i++)
-        r->v[r->n++] = (struct work_matrix){ &m[i], expert };
+    r->v[r->n++] = (struct work_matrix){ m, expert };
 }
 
-static void add_expert(struct work_read *r, const struct device_expert *x, bool expert)
+/* Adds the matrices of a layer, or of an expert. */
+static void add_parts(struct work_read *r, void *of, const struct layer_part *p, size_t n, bool expert)
 {
-    add_matrices(r, x->gate_up, x->n_gate_up, expert);
-    add_matrices(r, &x->down, 1, expert);
+    for (size_t i = 0, count; i < n; i += parts_of_place(p + i, n - i)) {
+        const struct mat *m = part_matrices(&p[i], of, &count);
+        for (size_t k = 0; k < count && p[i].form <= PART_ROUTER; k++)
+            add_matrix(r, &m[k], expert);
+    }
 }
 
 int work_matrices(struct work_read *r, const struct model *m, struct err *e)
 {
     const struct config *c = &m->config;
-    const size_t most = 2 * MATS_MAX + 7 + 3 * (c->experts_used + 1);
+    const size_t most = PARTS_MAX + EXPERT_PARTS * (c->experts_used + 1);
+    struct layer_part p[PARTS_MAX], x[EXPERT_PARTS];
     *r = (struct work_read){ calloc(c->n_layers * most + 2, sizeof *r->v), 0 };
     if (!r->v)
         return err_set(e, ERR_FAILED, "out of memory for a list of matrices");
     for (size_t l = 0; l < c->n_layers; l++) {
-        const struct layer *y = &m->layers[l];
-        const bool experts = c->layer[l].experts, state = c->layer[l].mixer == MIXER_DELTA;
-        add_matrices(r, state ? y->mix.m : y->qkv.m, state ? y->mix.n : y->qkv.n, false);
-        add_matrices(r, state ? &y->out : &y->o, 1, false);
-        if (c->layer[l].ffn) {
-            add_matrices(r, y->gate_up.m, y->gate_up.n, false);
-            add_matrices(r, &y->down, 1, false);
-        }
-        if (c->per_layer) {
-            add_matrices(r, &y->per_layer_gate, 1, false);
-            add_matrices(r, &y->per_layer_out, 1, false);
-        }
-        if (experts)
-            add_matrices(r, &y->router, 1, false);
-        for (size_t k = 0; experts && k < c->experts_used; k++)
-            add_expert(r, &y->expert[k * c->n_experts / c->experts_used], true);
-        if (experts && c->shared_ffn) {
-            add_matrices(r, &y->shared_gate, 1, false);
-            add_expert(r, &y->shared, false);
-        }
+        struct layer *y = &m->layers[l];
+        const size_t used = c->layer[l].experts ? c->experts_used : 0;
+        add_parts(r, y, p, layer_parts(p, c, l), false);
+        for (size_t k = 0; k < used; k++)
+            add_parts(r, &y->expert[k * c->n_experts / used], x, expert_parts(x, c, false), true);
+        if (used && c->shared_ffn)
+            add_parts(r, &y->shared, x, expert_parts(x, c, true), false);
     }
     if (c->per_layer)
-        add_matrices(r, &m->per_layer_in, 1, false);
-    add_matrices(r, &m->lm_head, 1, false);
+        add_matrix(r, &m->per_layer_in, false);
+    add_matrix(r, &m->lm_head, false);
     return 0;
 }
 

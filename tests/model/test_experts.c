@@ -45,8 +45,8 @@ static void layer_open(struct layer_rig *r, const struct ops *o, bool f32, bool 
             r->gate_up[e][i] = ref_bf16(ref_to_bf16(0.2f * rng_normal(&rng)));
         for (size_t i = 0; i < HIDDEN * FFN; i++)
             r->down[e][i] = ref_bf16(ref_to_bf16(0.2f * rng_normal(&rng)));
-        r->expert[e].n_gate_up = 1;
-        r->expert[e].gate_up[0] = *packed(r, 1 + 2 * e, type, 2 * FFN, HIDDEN, r->gate_up[e]);
+        r->expert[e].gate_up.n = 1;
+        r->expert[e].gate_up.m[0] = *packed(r, 1 + 2 * e, type, 2 * FFN, HIDDEN, r->gate_up[e]);
         r->expert[e].down = *packed(r, 2 + 2 * e, type, HIDDEN, FFN, r->down[e]);
     }
     r->args = (struct device_experts){
@@ -70,8 +70,8 @@ static void add_shared(struct layer_rig *r, bool f32, uint64_t seed)
     for (size_t i = 0; i < HIDDEN * SHARED; i++)
         r->shared_down[i] = ref_bf16(ref_to_bf16(0.2f * rng_normal(&rng)));
     r->args.shared_gate = packed(r, at, DT_F32, 1, HIDDEN, r->shared_gate);
-    r->shared.n_gate_up = 1;
-    r->shared.gate_up[0] = *packed(r, at + 1, type, 2 * SHARED, HIDDEN, r->shared_gate_up);
+    r->shared.gate_up.n = 1;
+    r->shared.gate_up.m[0] = *packed(r, at + 1, type, 2 * SHARED, HIDDEN, r->shared_gate_up);
     r->shared.down = *packed(r, at + 2, type, HIDDEN, SHARED, r->shared_down);
     r->args.shared = &r->shared, r->args.shared_ffn = SHARED;
 }
