@@ -66,8 +66,13 @@ $(COMMIT_MARK):
 	@mkdir -p $(@D) && rm -f $(BUILD)/commit-* && touch $@
 
 # Groups of files that tests read: tests/data/NAME.tar.gz, unpacked into build/data/NAME (tests/make/pack.sh).
-DATA := $(patsubst tests/%.tar.gz,build/%/.unpacked,$(wildcard tests/data/*.tar.gz))
-data: $(DATA)
+# The models have an archive for each family, models-FAMILY.tar.gz, all unpacked into build/data/models.
+MODELS := $(patsubst tests/data/models-%.tar.gz,build/data/models/.%,$(wildcard tests/data/models-*.tar.gz))
+DATA := $(patsubst tests/%.tar.gz,build/%/.unpacked,\
+                   $(filter-out tests/data/models-%,$(wildcard tests/data/*.tar.gz)))
+data: $(DATA) $(MODELS)
+$(MODELS): build/data/models/.%: tests/data/models-%.tar.gz
+	@mkdir -p $(@D) && tar xzf $< -C $(@D) && touch $@
 $(DATA): build/%/.unpacked: tests/%.tar.gz
 	@rm -rf $(@D) $(@D).new && mkdir -p $(@D).new && tar xzf $< -C $(@D).new && touch $(@D).new/.unpacked && \
 	    mv $(@D).new $(@D)

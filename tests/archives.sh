@@ -8,7 +8,7 @@ for a in tests/data/*.tar.gz; do
     # Only the compressed bytes depend on the version of gzip.
     touch "$TMP/$name"/*
     umask 027
-    tests/make/pack.sh "$TMP/$name" "$TMP/again.tar.gz"
+    tests/make/pack.sh "$TMP/$name" "$TMP/again.tar.gz" "$(case $name in models-*) echo '*' ;; esac)"
     umask 022
     gzip -dc "$a" >"$TMP/kept"
     gzip -dc "$TMP/again.tar.gz" >"$TMP/again"
