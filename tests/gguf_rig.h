@@ -1,6 +1,7 @@
 /* A small valid GGUF model for tests, with one value changed on request. Two layers, hidden 32, vocabulary
  * 300. form: 0: a tokenizer of bytes; 1: of sentences; 2: the same, and experts; 3: as 1, but Gemma 3, whose
- * keys begin with gemma3; 4: Gemma 4 with experts, whose second layer is global; 5: gpt-oss; 6: OLMo 3. */
+ * keys begin with gemma3; 4: Gemma 4 with experts, whose second layer is global; 5: gpt-oss; 6: OLMo 3;
+ * 7: EXAONE 4. */
 #pragma once
 #include <math.h>
 #include <stdlib.h>
@@ -19,7 +20,9 @@ struct rig_change { const char *key; int kind; double x; const char *s; size_t d
 
 /* part: 0: a whole file; 1, 2: the parts of a split one, with the even and the odd tensors. */
 struct rig { struct gguf_out o; const struct rig_change *c; int form, part, index; };
-static const char *const rig_archs[] = { "llama", "llama", "llama", "gemma3", "gemma4", "gpt-oss", "olmo2" };
+static const char *const rig_archs[] = { "llama", "llama", "llama", "gemma3", "gemma4", "gpt-oss", "olmo2",
+                                         "exaone4" };
+enum { RIG_FORMS = sizeof rig_archs / sizeof *rig_archs };
 
 /* The key in this form of file. */
 static const char *rig_key(const struct rig *r, const char *key)
@@ -257,22 +260,22 @@ static char *rig_make_part(const struct rig_change *c, int form, int part, size_
         static const struct { const char *name, *forms; size_t cols, rows, experts;
         } in[] = {
             { "attn_norm.weight", "012345", RIG_HIDDEN, 0 },
-            { "attn_q.weight", "0123456", RIG_HIDDEN, RIG_HIDDEN },
-            { "attn_k.weight", "0123456", RIG_HIDDEN, RIG_HIDDEN },
-            { "attn_v.weight", "0123456", RIG_HIDDEN, RIG_HIDDEN },
-            { "attn_output.weight", "0123456", RIG_HIDDEN, RIG_HIDDEN },
+            { "attn_q.weight", "01234567", RIG_HIDDEN, RIG_HIDDEN },
+            { "attn_k.weight", "01234567", RIG_HIDDEN, RIG_HIDDEN },
+            { "attn_v.weight", "01234567", RIG_HIDDEN, RIG_HIDDEN },
+            { "attn_output.weight", "01234567", RIG_HIDDEN, RIG_HIDDEN },
             { "ffn_norm.weight", "01234", RIG_HIDDEN, 0 },
-            { "ffn_gate.weight", "01346", RIG_HIDDEN, RIG_FFN },
-            { "ffn_up.weight", "01346", RIG_HIDDEN, RIG_FFN },
-            { "ffn_down.weight", "01346", RIG_FFN, RIG_HIDDEN },
+            { "ffn_gate.weight", "013467", RIG_HIDDEN, RIG_FFN },
+            { "ffn_up.weight", "013467", RIG_HIDDEN, RIG_FFN },
+            { "ffn_down.weight", "013467", RIG_FFN, RIG_HIDDEN },
             { "ffn_gate_inp.weight", "245", RIG_HIDDEN, RIG_EXPERTS },
             { "ffn_gate_exps.weight", "245", RIG_HIDDEN, RIG_FFN, RIG_EXPERTS },
             { "ffn_up_exps.weight", "245", RIG_HIDDEN, RIG_FFN, RIG_EXPERTS },
             { "ffn_down_exps.weight", "245", RIG_FFN, RIG_HIDDEN, RIG_EXPERTS },
-            { "attn_q_norm.weight", "34", RIG_HIDDEN / RIG_HEADS, 0 },
-            { "attn_k_norm.weight", "34", RIG_HIDDEN / RIG_HEADS, 0 },
-            { "post_attention_norm.weight", "3456", RIG_HIDDEN, 0 },
-            { "post_ffw_norm.weight", "346", RIG_HIDDEN, 0 },
+            { "attn_q_norm.weight", "347", RIG_HIDDEN / RIG_HEADS, 0 },
+            { "attn_k_norm.weight", "347", RIG_HIDDEN / RIG_HEADS, 0 },
+            { "post_attention_norm.weight", "34567", RIG_HIDDEN, 0 },
+            { "post_ffw_norm.weight", "3467", RIG_HIDDEN, 0 },
             { "attn_q_norm.weight", "6", RIG_HIDDEN, 0 },
             { "attn_k_norm.weight", "6", RIG_HIDDEN, 0 },
             { "post_ffw_norm_1.weight", "4", RIG_HIDDEN, 0 },

@@ -10,10 +10,10 @@
 
 struct tiny {
     /* "llama", "mistral", "qwen*", "mixtral", "gemma3_text", "gemma4_text", "smollm3", "phi3", "gpt_oss",
-     * "olmo3" */
+     * "olmo3", "exaone4" */
     const char *name, *type;
     size_t hidden, ffn, heads, kv_heads, head_dim, vocab, layers;
-    size_t window;  /* mistral, mixtral: every layer; qwen, gemma3, olmo3: every other layer; 0: none */
+    size_t window;  /* mistral, mixtral: every layer; qwen, gemma3, olmo3, exaone4: every other; 0: none */
     enum dtype dtype;
     bool tied;
     size_t heads_inside;                 /* drafting heads as TokenSwift publishes them */
@@ -147,6 +147,10 @@ static inline bool tiny_is_delta(const struct tiny *t, size_t l)
 static inline bool tiny_is_gemma(const struct tiny *t) { return !strncmp(t->type, "gemma", 5); }
 static inline bool tiny_is_gemma4(const struct tiny *t) { return !strcmp(t->type, "gemma4_text"); }
 static inline bool tiny_is_olmo(const struct tiny *t) { return !strcmp(t->type, "olmo3"); }
+static inline bool tiny_has_no_norm_before(const struct tiny *t)
+{
+    return tiny_is_olmo(t) || !strcmp(t->type, "exaone4");
+}
 /* The norm of queries, whose products with keys are not divided by anything in Gemma 4. */
 static inline void tiny_q_norm(struct tiny_writer *w, const struct tiny *t, size_t l, size_t dim)
 {
@@ -238,12 +242,12 @@ static inline void tiny_beside(struct tiny_writer *w, const struct tiny *t, size
 static inline void tiny_tensors(struct tiny_writer *w, const struct tiny *t)
 {
     const bool bias = !strncmp(t->type, "qwen2", 5) || !strcmp(t->type, "gpt_oss"), gemma = tiny_is_gemma(t),
-               olmo = tiny_is_olmo(t), qk = gemma || olmo || !strncmp(t->type, "qwen3", 5);
+               after = tiny_has_no_norm_before(t), qk = gemma || after || !strncmp(t->type, "qwen3", 5);
     tiny_tensor(w, "model.embed_tokens.weight", t->vocab, t->hidden, 0,
                 t->tied ? 1.5f / sqrtf((float)t->hidden) : t->mtp ? TINY_EMBED : 1);
     for (size_t i = 0; i < t->layers + t->mtp; i++) {
         const size_t l = i < t->layers ? i : TINY_MTP;
-        if (!olmo) tiny_norm(w, l, "input_layernorm", t->hidden);
+        if (!after) tiny_norm(w, l, "input_layernorm", t->hidden);
         if (tiny_is_delta(t, l))
             tiny_delta(w, t, l);
         else if (tiny_is_gemma4(t) && l % 2)
@@ -252,7 +256,7 @@ static inline void tiny_tensors(struct tiny_writer *w, const struct tiny *t)
             tiny_attention(w, t, l, bias, qk);
         tiny_norm(w, l, "post_attention_layernorm", t->hidden);
         if (gemma) tiny_norm(w, l, "pre_feedforward_layernorm", t->hidden);
-        if (gemma || olmo) tiny_norm(w, l, "post_feedforward_layernorm", t->hidden);
+        if (gemma || after) tiny_norm(w, l, "post_feedforward_layernorm", t->hidden);
         if (tiny_is_gemma4(t)) tiny_vector(w, l, "layer_scalar", 1, 1, 0.1f);
         if (t->per_layer) {
             tiny_linear(w, l, "per_layer_input_gate", t->per_layer, t->hidden, false);

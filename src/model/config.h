@@ -1,7 +1,7 @@
 /* config.json and generation_config.json of a model, checked. Supported are causal models of Llama, Mistral,
- * Mixtral, Qwen2, Qwen3, Qwen2-MoE, Qwen3-MoE, Qwen3.5, Qwen3.5-MoE, Gemma 3 and 4, SmolLM3, gpt-oss, Phi-3
- * and 4, OLMo 3, Granite 3 and 4 (dense). Another one is refused, and so is every key that would change the
- * numbers and is not known here. The error is one line with file, key and value.
+ * Mixtral, Qwen2, Qwen3, Qwen2-MoE, Qwen3-MoE, Qwen3.5, Qwen3.5-MoE, Gemma 3 and 4, SmolLM3, EXAONE 4,
+ * gpt-oss, Phi-3 and 4, OLMo 3, Granite 3 and 4 (dense). Another one is refused, and so is every key that
+ * would change the numbers and is not known here. The error is one line with file, key and value.
  *
  * A wrapper of a text model and other towers has the settings of the text model in text_config. Ids and
  * tie_word_embeddings may be in either place.

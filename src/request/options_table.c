@@ -23,8 +23,8 @@ const struct option options_table[] = {
       "The model: a Hugging Face directory, a GGUF file (of a split file the first part), or the name of a "
       "model in a cache of this machine: org/name or org/name:QUANT of Hugging Face, llama.cpp or LM Studio, "
       "name or name:TAG of Ollama. Supported are Llama, Mistral, Phi-3, Phi-4, Qwen2 and Qwen3, on a CPU "
-      "also Gemma 3, Gemma 4, gpt-oss, SmolLM3, Ministral 3, OLMo 3, Granite (4: dense), Mixtral, Qwen2-MoE, "
-      "Qwen3-MoE, and Qwen3.5 to 3.8 (dense and MoE)." },
+      "also EXAONE 4, Gemma 3, Gemma 4, gpt-oss, SmolLM3, Ministral 3, OLMo 3, Granite (4: dense), Mixtral, "
+      "Qwen2-MoE, Qwen3-MoE, and Qwen3.5 to 3.8 (dense and MoE)." },
     { "model", "-m -hf -hfr --hf-repo", "DIR", VERB_WORK | VERB_RESUME | VERB_EXTEND | VERB_FORK, TEXT,
       F(model), STORE, 0,
       "The new place of a model that was moved. Its files must have the fingerprint that the jobs "

@@ -190,6 +190,16 @@ if [ -x "$LONGHAND_TEST" ]; then
         run -m $M --prompt x -n 1 --device emulated
 fi
 
+# Of EXAONE 4 the layers that see all keys do not turn; without a window all layers do.
+M=build/data/models/exaone4-bf16
+family exaone4 "$M" 1000
+family exaone4_without_window build/data/models/exaone4-full-bf16 300
+if [ -x "$LONGHAND_TEST" ]; then
+    LONGHAND=$LONGHAND_TEST check exaone4_gpu_refuses_it 2 \
+        'norms after each part .exaone4. are not supported on this device; --device cpu supports them' \
+        run -m $M --prompt x -n 1 --device emulated
+fi
+
 # Of gemma4-layers-f32 the last layers read the cache of others, and a table stays in its file.
 M=build/data/models/gemma4-layers-f32
 family gemma4_layers "$M" 1000

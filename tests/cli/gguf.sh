@@ -8,7 +8,8 @@ score() { "$LONGHAND" score -m "$1" $T --json --per-token -q; }
 for name in llama2-bf16 llama3-old-bf16 llama-linear-old-bf16 llama-yarn-outer-bf16 mistral-window-bf16 \
     mistral-default-window-bf16 qwen2-tied-bf16 qwen2-yarn-old-bf16 qwen3-bf16 qwen3moe-each-bf16 \
     mixtral-each-bf16 qwen2moe-each-bf16 ministral3-bf16 gemma3-plain-bf16 \
-    smollm3-bf16 phi3-window-bf16 phi4mini-bf16 gptoss-bf16 olmo3-bf16; do
+    smollm3-bf16 phi3-window-bf16 phi4mini-bf16 gptoss-bf16 olmo3-bf16 \
+    exaone4-bf16 exaone4-full-bf16; do
     "$LONGHAND" convert -m build/data/models/$name --weights bf16 -o "$TMP/$name.gguf" -q
     score build/data/models/$name >"$TMP/a"; score "$TMP/$name.gguf" >"$TMP/b"
     same "${name}_scores_the_same_as_gguf" "$TMP/a" "$TMP/b"
@@ -19,6 +20,12 @@ score build/data/models/gemma4-experts-f32 >"$TMP/a"; score "$TMP/gemma4.gguf" >
 same gemma4_scores_the_same_as_gguf "$TMP/a" "$TMP/b"
 check windows_of_smollm3_have_no_key 2 'no_rope_layers of other layers than each 4th cannot be written' \
     convert -m build/data/models/smollm3-windows-f32 --weights bf16 -o "$TMP/windows.gguf"
+# Files of SmolLM3 have no divisors of frequencies, which those of Llama and EXAONE 4 have.
+cp -r build/data/models/smollm3-bf16 "$TMP/divided"
+scaling='{"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}'
+sed -i "s/\"rope_theta\"/\"rope_scaling\": $scaling, &/" "$TMP/divided/config.json"
+check divisors_of_smollm3_are_not_written 2 'rope_type llama3 of another model than llama cannot be written' \
+    convert -m "$TMP/divided" --weights bf16 -o "$TMP/divided.gguf"
 # The BOS of the file is the one of the tokenizer, also where config.json names another.
 cp -r build/data/models/llama2-bf16 "$TMP/bos"
 sed -i 's/"bos_token_id": 1\b/"bos_token_id": 5/' "$TMP/bos/config.json"

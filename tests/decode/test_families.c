@@ -40,6 +40,7 @@ static const struct tiny families[] = {
       .per_layer = 24, .kv_shared = 3 },
     { "olmo3", "olmo3", 64, 80, 4, 2, 16, 150, 4, 70, DT_BF16, false, 2 },
     { "granite", "granite", 64, 80, 4, 2, 16, 150, 3, 0, DT_BF16, true, 2 },
+    { "exaone4", "exaone4", 64, 80, 4, 2, 24, 150, 4, 70, DT_BF16, false, 2 },
 };
 enum { FAMILIES = sizeof families / sizeof *families, RUNS = 300, RUNS_A_RIG = 50, TEXTS = 4,
        END = 330, LONGER = 1000, ROWS = 200, IMAGES = 4 };
@@ -366,6 +367,7 @@ static void gemma4_experts(void) { runs_of(11); }
 static void gemma4_layers(void) { runs_of(12); }
 static void olmo3(void) { runs_of(13); }
 static void granite(void) { runs_of(14); }
+static void exaone4(void) { runs_of(15); }
 
 int main(int argc, char **argv)
 {
@@ -386,5 +388,6 @@ int main(int argc, char **argv)
     RUN(gemma4_layers);
     RUN(olmo3);
     RUN(granite);
+    RUN(exaone4);
     return test_end();
 }

@@ -445,6 +445,21 @@ def config():
     case("c18_rope_attention_factor", olmo3, rope_scaling={"rope_type": "yarn", "factor": 8.0,
                                                            "attention_factor": 0})
     case("c18_local_theta", olmo3, rope_local_base_freq=10000.0)
+    exaone4 = dict(SMALL, model_type="exaone4")
+    for name in ["0", "minus_1", "2p31", "string", "list", "true", "null"]:
+        case("c20_window_%s" % name, exaone4, sliding_window=values[name])
+        case("c20_pattern_%s" % name, exaone4, sliding_window_pattern=values[name])
+    for name, letters in [("none", ""), ("small", "lllg"), ("long", "L" * 1025), ("longest", "L" * 1024),
+                          ("control", "L\nG")]:
+        case("c20_letters_%s" % name, exaone4, sliding_window_pattern=letters)
+    case("c20_layer_types_short", exaone4, layer_types=["full_attention"])
+    case("c20_layer_types_linear", exaone4, layer_types=["full_attention", "linear_attention"])
+    case("c20_layer_types_without_window", exaone4, sliding_window=None,
+         layer_types=["full_attention", "sliding_attention"])
+    case("c20_bias", exaone4, attention_bias=True)
+    case("c20_local_theta", exaone4, rope_local_base_freq=10000.0)
+    case("c20_rope_of_layers", exaone4, rope_parameters={"full_attention": {"rope_theta": 10000.0}})
+    case("c20_longrope", exaone4, rope_scaling={"rope_type": "longrope", "factor": 4.0})
     case("c13_text_type", {"model_type": "gemma3", "text_config": dict(gemma, model_type="llama")})
     case("c13_llama_scalar", query_pre_attn_scalar=256)
     smollm3 = dict(SMALL, model_type="smollm3")

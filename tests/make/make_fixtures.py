@@ -224,6 +224,15 @@ OLMO3_CFG = {**LLAMA, "architectures": ["Olmo3ForCausalLM"], "model_type": "olmo
              "head_dim": None, "hidden_size": 64, "sliding_window": 90, "attention_bias": False,
              "pad_token_id": 0, "rope_theta": 500000.0, "rope_scaling": OLMO3_ROPE}
 
+# Norms after each part alone, of each head of queries and keys; layers that see all keys do not turn. As the
+# 32B, and as the 1.2B, which has no window.
+EXAONE4_CFG = {**LLAMA, "architectures": ["Exaone4ForCausalLM"], "model_type": "exaone4", "head_dim": 16,
+               "num_hidden_layers": 4, "pad_token_id": 0, "rope_theta": 1000000, "sliding_window": 90,
+               "sliding_window_pattern": "LLLG",
+               "layer_types": ["sliding_attention"] * 3 + ["full_attention"],
+               "rope_scaling": {"factor": 16.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+                                "original_max_position_embeddings": 512, "rope_type": "llama3"}}
+
 # Llama with factors; dense layers of the hybrid Granite 4, whose network has a name of its own.
 GRANITE_CFG = {**LLAMA, "architectures": ["GraniteForCausalLM"], "model_type": "granite", "hidden_size": 64,
                "pad_token_id": 0, "embedding_multiplier": 12.0, "attention_multiplier": 0.4,
@@ -590,6 +599,22 @@ FIXTURES = {
         "num_hidden_layers": 3, "tie_word_embeddings": False}, controls={
         "no network": {"zero": ["shared_mlp.output_linear.weight"]},
         "residual": {"set": {"residual_multiplier": 0.3}}}),
+    "exaone4-bf16": dict(dtype="bf16", tok="gpt2", config=EXAONE4_CFG, controls={
+        "window + 1": {"set": {"sliding_window": 91}}, "no scaling": {"drop": ["rope_scaling"]},
+        "other layers": {"set": {"layer_types": ["sliding_attention", "full_attention"] * 2}},
+        "ones after attention": {"one": ["post_attention_layernorm.weight"]},
+        "ones after the MLP": {"one": ["post_feedforward_layernorm.weight"]},
+        "q-norm ones": {"one": ["q_norm.weight"]}, "k-norm ones": {"one": ["k_norm.weight"]},
+        "KV heads swapped": SWAP}),
+    "exaone4-full-bf16": dict(dtype="bf16", tok="gpt2", resave=True, config={
+        **EXAONE4_CFG, "num_hidden_layers": 2, "sliding_window": None, "sliding_window_pattern": None,
+        "layer_types": ["full_attention"] * 2, "tie_word_embeddings": True}, controls={
+        "no layer turns": {"set": {"sliding_window": 4096}}, "KV heads swapped": SWAP}),
+    # a number of layers, the last of which has the window; frequencies and heads by default
+    "exaone4-every-f32": dict(dtype="f32", tok="gpt2", config={
+        **EXAONE4_CFG, "num_hidden_layers": 3, "sliding_window_pattern": 2, "num_key_value_heads": 4},
+        drop=["layer_types", "rope_scaling", "rope_theta", "head_dim"], controls={
+        "the last but one layer turns": {"set": {"sliding_window_pattern": 3}}}),
 }
 
 

@@ -555,6 +555,41 @@ static void olmo3(void)
               near(c.rope.theta, 5e5, 0, 0) && near(c.rope.local_theta, 5e5, 0, 0), "%s", e.msg);
 }
 
+/* EXAONE 4: the 32B and the 1.2B as published, other ways to name the layers, and its defaults. */
+static void exaone4(void)
+{
+    static const struct { const char *keys; size_t window; const char *layers; } of[] = {
+        { "\"sliding_window\": 4096, \"sliding_window_pattern\": \"LLLG\"", 4096, "LLLGLLG" },
+        { "\"sliding_window\": 100, \"sliding_window_pattern\": \"LG\"", 100, "LGLGLGG" },
+        { "\"sliding_window\": 100, \"sliding_window_pattern\": 3", 100, "LLGLLGL" },
+        { "\"sliding_window_pattern\": \"G\"", 4096, "GGGGGGG" },
+        { "\"rope_theta\": 10000", 4096, "LLLGLLL" },
+        { "\"sliding_window\": null, \"sliding_window_pattern\": null", 0, "-------" },
+        { "\"sliding_window\": null, \"sliding_window_pattern\": 0", 0, "-------" },
+        /* the list wins, as in transformers */
+        { "\"sliding_window\": 8, \"sliding_window_pattern\": \"LLLG\", \"layer_types\": ["
+          "\"full_attention\", \"sliding_attention\", \"full_attention\", \"sliding_attention\", "
+          "\"full_attention\", \"full_attention\", \"sliding_attention\"]", 8, "GLGLGGL" },
+    };
+    struct config c;
+    struct err e;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        char text[600];
+        snprintf(text, sizeof text, "{\"model_type\": \"exaone4\", \"num_hidden_layers\": 7, %s}",
+                 of[i].keys);
+        CHECK(parse(&c, text, NULL, &e) == 0, "%s", e.msg);
+        CHECK(c.layer[0].norms == NORM_AFTER && c.layer[0].qk_norm == QK_NORM && c.window == of[i].window &&
+              near(c.rope.local_theta, 0, 0, 0), "%s", of[i].keys);
+        for (size_t l = 0; l < 7; l++)
+            CHECK(c.layer[l].window == (of[i].layers[l] == 'L' ? of[i].window : 0) &&
+                  c.layer[l].local == (of[i].layers[l] == 'G'), "%s, layer %zu", of[i].keys, l);
+    }
+    CHECK(parse(&c, "{\"model_type\": \"exaone4\"}", NULL, &e) == 0 && c.hidden == 4096 && c.ffn == 16384 &&
+              c.n_layers == 32 && c.n_heads == 32 && c.n_kv_heads == 32 && c.vocab == 102400 && c.bos == 0 &&
+              c.n_eos == 1 && c.eos[0] == 2 && c.max_position == 2048 && near(c.rms_eps, 1e-5, 0, 0) &&
+              near(c.rope.theta, 1e4, 0, 0) && !c.tied, "%s", e.msg);
+}
+
 static void generation_settings(void)
 {
     struct config c;
@@ -656,6 +691,7 @@ int main(void)
     RUN(phi3);
     RUN(gpt_oss);
     RUN(olmo3);
+    RUN(exaone4);
     RUN(generation_settings);
     RUN(context);
     RUN(refuses_files);

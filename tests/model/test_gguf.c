@@ -226,7 +226,7 @@ struct bad_model { const char *says; int form; struct rig_change c; };
 static const struct bad_model bad_models[] = {
     { "found gemma5, allowed are llama, mistral3, qwen2, qwen3, qwen2moe, qwen3moe, qwen35, qwen35moe, "
       "gemma3, "
-      "gemma4, gemma4-assistant, smollm3, phi3, olmo2, granite, gpt-oss", true,
+      "gemma4, gemma4-assistant, smollm3, exaone4, phi3, olmo2, granite, gpt-oss", true,
       { "general.architecture", GGUF_STRING, 0, "gemma5", { 0 } } },
     { "sliding_window: the key is missing", 3,
       { "gemma3.attention.sliding_window", RIG_DROP, 0, NULL, { 0 } } },
@@ -386,6 +386,14 @@ static const struct bad_model bad_models[] = {
     { "num_kv_shared_layers is 1, but no layer before layer 1", 4,
       { "gemma4.attention.shared_kv_layers", GGUF_U32, 1, NULL, { 0 } } },
     { "per_layer", 4, { "gemma4.embedding_length_per_layer_input", GGUF_U32, 16, NULL, { 0 } } },
+    { "sliding_window_pattern: 3 layers, needed are 2", 7,
+      { "exaone4.attention.sliding_window_pattern", RIG_BOOLS, 3, NULL, { 0 } } },
+    { "tensor \"blk.0.attn_norm.weight\" is not one of", 7,
+      { "blk.0.attn_norm.weight", RIG_ADD, 0, NULL, { 32, 0 } } },
+    { "tensor \"blk.0.ffn_norm.weight\" is not one of", 7,
+      { "blk.0.ffn_norm.weight", RIG_ADD, 0, NULL, { 32, 0 } } },
+    { "tensor \"rope_freqs.weight\" in a exaone4 model with rope.scaling", 7,
+      { "rope_freqs.weight", RIG_ADD, 0, NULL, { 8, 0 } } },
     { "expert_feed_forward_length: found 32, allowed are 64 to 64", 5,
       { "gpt-oss.expert_feed_forward_length", GGUF_U32, 32, NULL, { 0 } } },
     { "tensor \"blk.0.attn_q_norm.weight\" is not one of", true,
@@ -401,7 +409,7 @@ static void every_check_of_a_model_has_its_file(void)
 {
     struct err e;
     size_t n;
-    for (int form = 0; form < 7; form++) {
+    for (int form = 0; form < RIG_FORMS; form++) {
         char *file = rig_make(NULL, form, &n);
         CHECK(open_file(file, n, &e) == 0, "the unchanged file: %s", e.msg);
         free(file);
@@ -418,7 +426,7 @@ static void every_check_of_a_model_has_its_file(void)
 /* Files of newer families without one of their tensors, and with one of another shape. */
 static void each_tensor_is_needed_as_it_is(void)
 {
-    for (int form = 4; form < 7; form++) {
+    for (int form = 4; form < RIG_FORMS; form++) {
         struct gguf g;
         struct err e;
         size_t n, n_changed;
@@ -477,6 +485,9 @@ static void each_key_in_six_ways(void)
         { 6, "rope.freq_base_swa", "-xx-xx" },
         { 6, "rope.scaling.yarn_attn_factor", "-xxxxx" },
         { 6, "rope.scaling.factor", "-x-xxx" },
+        { 7, "attention.sliding_window", "-x-xxx" },
+        { 7, "attention.sliding_window_pattern", "-xxxxx" },
+        { 7, "attention.key_length", "-xxxxx" },
     };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         char key[80], fate[7] = "";
@@ -527,6 +538,33 @@ static void values_that_no_text_needs_are_ignored(void)
     for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
         char *file = rig_make(&loads[i].c, loads[i].form, &n);
         CHECK(open_file(file, n, &e) == 0, "%s, case %zu: %s", loads[i].c.key, i, e.msg);
+        free(file);
+    }
+}
+
+/* What the keys of EXAONE 4 mean: only layers with a window turn, and without a window all do. */
+static void keys_of_exaone4(void)
+{
+    static const struct { struct rig_change c; int windowed[RIG_LAYERS], local[RIG_LAYERS]; } of[] = {
+        { { "none", 0, 0, NULL, { 0 } }, { 1, 1 }, { 0, 0 } },
+        { { "exaone4.attention.sliding_window_pattern", GGUF_U32, 2, NULL, { 0 } }, { 1, 0 }, { 0, 1 } },
+        { { "exaone4.attention.sliding_window_pattern", RIG_BOOLS, 2, NULL, { 0 } }, { 1, 0 }, { 0, 1 } },
+        { { "exaone4.attention.sliding_window", RIG_DROP, 0, NULL, { 0 } }, { 0, 0 }, { 0, 0 } },
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        struct gguf g;
+        struct config c;
+        struct err e = { 0 };
+        size_t n;
+        char *file = rig_make(&of[i].c, 7, &n);
+        CHECK(gguf_parse(&g, "x", (uint8_t *)file, n, n, &e) == 0 && gguf_config(&c, &g, &e) == 0, "%s",
+              e.msg);
+        CHECK(c.layer[0].norms == NORM_AFTER && c.layer[0].qk_norm == QK_NORM &&
+              fabs(c.rope.local_theta) < 1e-9);
+        for (size_t l = 0; l < RIG_LAYERS; l++)
+            CHECK(c.layer[l].window == (of[i].windowed[l] ? 16 : 0) && c.layer[l].local == of[i].local[l],
+                  "case %zu, layer %zu", i, l);
+        gguf_close(&g);
         free(file);
     }
 }
@@ -648,13 +686,14 @@ static void mutate(char *file, size_t *n, size_t header, int kind)
 static void mutations_are_refused_with_one_line(void)
 {
     enum { COUNT = 200, AT_MOST = 20000 };
-    static const char *const forms[] = { "gpt2", "llama", "experts", "gemma3", "gemma4", "gpt-oss", "olmo2" },
+    static const char *const forms[] = { "gpt2", "llama", "experts", "gemma3", "gemma4", "gpt-oss", "olmo2",
+                                         "exaone4" },
                       *const names[KINDS] = { "bits", "bytes", "numbers", "cut files", "moved bytes" };
     struct gguf g;
     struct err e;
     size_t n, size;
     mutated = true;
-    for (int form = 0; form < 7; form++)
+    for (int form = 0; form < RIG_FORMS; form++)
         for (int kind = 0; kind < KINDS; kind++) {
             size_t refused = 0, tried = 0;
             for (; refused < COUNT && tried < AT_MOST; tried++) {
@@ -751,6 +790,7 @@ int main(void)
     RUN(each_tensor_is_needed_as_it_is);
     RUN(values_that_no_text_needs_are_ignored);
     RUN(keys_of_gemma3);
+    RUN(keys_of_exaone4);
     RUN(parts_are_one_model);
     RUN(mutations_are_refused_with_one_line);
     RUN(changed_files_of_hybrids);

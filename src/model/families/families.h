@@ -17,6 +17,7 @@
     X(gemma4)          \
     X(gemma4_assistant) \
     X(smollm3)         \
+    X(exaone4)         \
     X(phi3)            \
     X(olmo3)           \
     X(granite)         \

@@ -138,7 +138,7 @@ struct family {
     size_t pattern;                      /* of windows in all but every n-th layer */
     bool local;                          /* windowed layers have frequencies of their own */
     double partial;                      /* part of a head that turns if no key says so; 0: always all */
-    bool freqs;                          /* a file may have rope_freqs.weight */
+    bool freqs, writes_freqs;            /* a file may have rope_freqs.weight; llama3 becomes that in one */
     /* More keys of the settings of RoPE, and keys of GGUF files for yarn alone. */
     const char *const *rope_keys; const struct key *yarn_keys;
     const struct rope_name { const char *name; enum rope_type type; } *ropes;    /* NULL: Llama's */

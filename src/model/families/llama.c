@@ -301,7 +301,7 @@ static const char *type_of_llama(const struct config *c)
 const struct family family_llama = {
     .type = "llama", .names = LIST("LlamaForCausalLM"), .gguf = "llama",
     .file_type = type_of_llama, .section = { [OF_WINDOW] = &window_of_all }, .as_llama = true, .freqs = true,
-    .experts = true, .attention_bias = true, .mlp_bias = true, .hidden_multiple = true,
+    .writes_freqs = true, .experts = true, .attention_bias = true, .mlp_bias = true, .hidden_multiple = true,
     .missing = MISSING({ "bos_token_id", 1 }, { "eos_token_id", 2 }),
 };
 
@@ -313,7 +313,7 @@ static const struct missing mistral_missing[] = {
 const struct family family_mistral = {
     .type = "mistral", .names = LIST("MistralForCausalLM"), .gguf = "llama",
     .wrapper_type = "mistral3", .missing = mistral_missing, .as_llama = true, .freqs = true,
-    .window = WINDOW_ALL,
+    .writes_freqs = true, .window = WINDOW_ALL,
 };
 
 const struct family family_mixtral = {
@@ -322,7 +322,7 @@ const struct family family_mixtral = {
     .missing = MISSING({ "intermediate_size", 14336 }, { "num_key_value_heads", 8 },
                        { "max_position_embeddings", 131072 }, { "rms_norm_eps", 1e-5 }, { "rope_theta", 1e6 },
                        { "bos_token_id", 1 }, { "eos_token_id", 2 }),
-    .as_llama = true, .freqs = true, .experts = true, .window = WINDOW_GIVEN,
+    .as_llama = true, .freqs = true, .writes_freqs = true, .experts = true, .window = WINDOW_GIVEN,
 };
 
 /* ---- Ministral 3: queries grow with the position ---- */

@@ -353,7 +353,7 @@ int put_rope(const struct putting *p)
     put_real(p, "rope.freq_base", r->theta);
     *p->has_divisor = r->type == ROPE_LLAMA3;
     if (r->type == ROPE_LLAMA3) {
-        if (strcmp(p->f->gguf, "llama"))
+        if (!p->f->writes_freqs)
             return put_lacks(p, "rope_type llama3 of another model than llama");
         find_divisors(p->c, p->divisor);
     }
