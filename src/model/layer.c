@@ -23,7 +23,8 @@ size_t layer_parts(struct layer_part to[PARTS_MAX], const struct config *c, size
                  values = c->delta.value_heads, z = values * c->delta.value_dim,
                  mixed = config_delta_channels(c), n_experts = c->n_experts, each = c->per_layer;
     const bool dense = f, bias = dense && c->mlp_bias, experts = s->experts,
-               shared = experts && c->shared_ffn, beside = s->beside, state = s->mixer == MIXER_DELTA, attn = !state,
+               shared = experts && c->shared_ffn, beside = s->beside,
+               state = s->mixer == MIXER_DELTA, attn = !state,
                qkv_bias = attn && c->qkv_bias, own = attn && s->kv_layer == layer,
                norm = attn && s->qk_norm, whole = s->qk_norm == QK_NORM_WHOLE,
                before = s->norms != NORM_AFTER, after = s->norms != NORM_BEFORE;

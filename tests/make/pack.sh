@@ -1,7 +1,7 @@
 #!/bin/sh
 # pack.sh FOLDER ARCHIVE.tar.gz [PATTERN]: write the files of the folder into the archive, or those of its
-# entries that fit the pattern. The same files give the same bytes: sorted names, no times, no owners, one mode.
-# The Makefile unpacks tests/data/NAME.tar.gz into build/data/NAME, and models-FAMILY.tar.gz into
+# entries that fit the pattern. The same files give the same bytes: sorted names, no times, no owners, one
+# mode. The Makefile unpacks tests/data/NAME.tar.gz into build/data/NAME, and models-FAMILY.tar.gz into
 # build/data/models.
 [ -d "$1" ] && [ -n "$2" ] || { echo "usage: pack.sh FOLDER ARCHIVE.tar.gz [PATTERN]" >&2; exit 2; }
 set -e
