@@ -1,4 +1,4 @@
-/* Decoder blocks of trained drafters (drafter_block.h). Start reading at drafter_block_read() and
+/* Decoder blocks of trained drafters (drafter_block.h). Start reading at drafter_block_list() and
  * drafter_project(). */
 #include "src/model/drafter_block.h"
 
@@ -7,23 +7,27 @@
 
 /* ---- memory and files ---- */
 
-void drafter_block_layout(struct drafter_file *f, struct drafter_block *b, const struct drafter_block_kind *k,
-                          bool int8)
+void drafter_block_list(struct drafter_file *f, struct drafter_block *b, const struct drafter_block_kind *k,
+                        const char *prefix)
 {
     const struct config *c = &f->model->config;
-    const size_t d = c->hidden, dp = f->model->head_dim, q = c->n_heads * dp, kv = c->n_kv_heads * dp;
-    drafter_matrix(f, &b->qkv, q + 2 * kv, d, int8);
-    drafter_matrix(f, &b->o, d, q, int8);
-    drafter_matrix(f, &b->gate_up, 2 * c->ffn, d, int8);
-    drafter_matrix(f, &b->down, d, c->ffn, int8);
-    if (k->bias)
-        drafter_part(f, &b->qkv_bias, (q + 2 * kv) * sizeof(float));
+    const size_t d = c->hidden, hd = c->head_dim, q = c->n_heads * hd, kv = c->n_kv_heads * hd, ff = c->ffn;
+    DRAFTER_TENSORS(f, &b->qkv, prefix, { "self_attn.q_proj.weight", q, d, hd, 0 },
+                    { "self_attn.k_proj.weight", kv, d, hd, 0 }, { "self_attn.v_proj.weight", kv, d, hd, 0 });
+    DRAFTER_TENSORS(f, &b->o, prefix, { "self_attn.o_proj.weight", d, q, 0, hd });
+    DRAFTER_TENSORS(f, &b->gate_up, prefix, { "mlp.gate_proj.weight", ff, d, 0, 0 },
+                    { "mlp.up_proj.weight", ff, d, 0, 0 });
+    DRAFTER_TENSORS(f, &b->down, prefix, { "mlp.down_proj.weight", d, ff, 0, 0 });
     if (k->norm_attn)
-        drafter_part(f, &b->norm_attn, d * sizeof(float));
-    drafter_part(f, &b->norm_mlp, d * sizeof(float));
+        DRAFTER_TENSORS(f, &b->norm_attn, prefix, { "input_layernorm.weight", d, 0, 0, 0 });
+    DRAFTER_TENSORS(f, &b->norm_mlp, prefix, { k->norm_mlp, d, 0, 0, 0 });
+    if (k->bias)
+        DRAFTER_TENSORS(f, &b->qkv_bias, prefix, { "self_attn.q_proj.bias", q, 0, hd, 0 },
+                        { "self_attn.k_proj.bias", kv, 0, hd, 0 },
+                        { "self_attn.v_proj.bias", kv, 0, hd, 0 });
 }
 
-void drafter_buffers_layout(struct drafter_file *f, struct drafter_buffers *b, size_t n)
+void drafter_buffers_list(struct drafter_file *f, struct drafter_buffers *b, size_t n)
 {
     const struct config *c = &f->model->config;
     const size_t d = c->hidden, dp = f->model->head_dim, q = c->n_heads * dp, kv = c->n_kv_heads * dp,
@@ -37,7 +41,7 @@ void drafter_buffers_layout(struct drafter_file *f, struct drafter_buffers *b, s
         drafter_part(f, part[i].slot, n * part[i].bytes);
 }
 
-void drafter_rows_layout(struct drafter_file *f, struct drafter_rows *r, size_t n, size_t step)
+void drafter_rows_list(struct drafter_file *f, struct drafter_rows *r, size_t n, size_t step)
 {
     uint32_t **const each[] = { &r->pos, &r->hi, &r->n_node, &r->angle };
     for (size_t i = 0; i < sizeof each / sizeof *each; i++)
@@ -47,77 +51,6 @@ void drafter_rows_layout(struct drafter_file *f, struct drafter_rows *r, size_t 
     drafter_part(f, &r->kv, n * sizeof *r->kv);
     drafter_part(f, &r->seq, n * sizeof *r->seq);
     r->step = step;
-}
-
-/* The tensors of a block in a file. */
-enum tensor_at { AT_Q, AT_K, AT_V, AT_O, AT_GATE, AT_UP, AT_DOWN, AT_NORM_ATTN, AT_NORM_MLP, AT_Q_BIAS,
-                 AT_K_BIAS, AT_V_BIAS };
-static void name_of(char to[96], enum tensor_at at, const struct drafter_block_kind *k, const char *prefix)
-{
-    static const char *const names[DRAFTER_BLOCK_TENSORS] = {
-        "self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight",
-        "self_attn.o_proj.weight", "mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.down_proj.weight",
-        "input_layernorm.weight", NULL, "self_attn.q_proj.bias", "self_attn.k_proj.bias",
-        "self_attn.v_proj.bias",
-    };
-    snprintf(to, 96, "%s%s", prefix, at == AT_NORM_MLP ? k->norm_mlp : names[at]);
-}
-
-size_t drafter_block_tensors(const struct model *m, const struct drafter_block_weights *w,
-                             const struct drafter_block_kind *k, const char *prefix, struct tensor_out *t)
-{
-    const struct config *c = &m->config;
-    const size_t d = c->hidden, q = c->n_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim, ff = c->ffn;
-    const float *kb = w->kv_bias;
-    const struct { size_t rows, cols; const float *data; } part[DRAFTER_BLOCK_TENSORS] = {
-        [AT_Q] = { q, d, w->q }, [AT_K] = { kv, d, w->kv }, [AT_V] = { kv, d, w->kv + kv * d },
-        [AT_O] = { d, q, w->o }, [AT_GATE] = { ff, d, w->gate_up }, [AT_UP] = { ff, d, w->gate_up + ff * d },
-        [AT_DOWN] = { d, ff, w->down }, [AT_NORM_ATTN] = { d, 0, w->norm_attn },
-        [AT_NORM_MLP] = { d, 0, w->norm_mlp }, [AT_Q_BIAS] = { q, 0, w->q_bias },
-        [AT_K_BIAS] = { kv, 0, kb }, [AT_V_BIAS] = { kv, 0, kb ? kb + kv : NULL },
-    };
-    size_t n = 0;
-    for (size_t i = 0; i < DRAFTER_BLOCK_TENSORS; i++) {
-        if (!part[i].data)
-            continue;
-        t[n] = (struct tensor_out){ .dtype = part[i].cols ? DT_BF16 : DT_F32, .rows = part[i].rows,
-                                    .cols = part[i].cols, .data = part[i].data };
-        name_of(t[n++].name, (enum tensor_at)i, k, prefix);
-    }
-    return n;
-}
-
-int drafter_block_read(const struct drafter_file *f, struct drafter_block *b,
-                       const struct drafter_block_kind *k, const char *prefix, const struct tensors *ts,
-                       struct err *e)
-{
-    const struct model *m = f->model;
-    const struct config *c = &m->config;
-    const size_t d = c->hidden, hd = c->head_dim, q = c->n_heads * hd, kv = c->n_kv_heads * hd, ff = c->ffn,
-                 dp = m->head_dim;
-    char n[DRAFTER_BLOCK_TENSORS][96];
-    for (size_t i = 0; i < DRAFTER_BLOCK_TENSORS; i++)
-        name_of(n[i], (enum tensor_at)i, k, prefix);
-    const struct drafter_mat qkv[] = { { n[AT_Q], q, d, hd, 0 }, { n[AT_K], kv, d, hd, 0 },
-                                       { n[AT_V], kv, d, hd, 0 } },
-        o = { n[AT_O], d, q, 0, hd },
-        gate_up[] = { { n[AT_GATE], ff, d, 0, 0 }, { n[AT_UP], ff, d, 0, 0 } },
-        down = { n[AT_DOWN], d, ff, 0, 0 };
-    const struct { struct mat *m; const struct drafter_mat *t; size_t n; } mats[] = {
-        { &b->qkv, qkv, 3 }, { &b->o, &o, 1 }, { &b->gate_up, gate_up, 2 }, { &b->down, &down, 1 },
-    };
-    for (size_t i = 0; i < sizeof mats / sizeof *mats; i++)
-        if (drafter_read_product(f->mem ? mats[i].m : NULL, ts, mats[i].t, mats[i].n, m, e))
-            return -1;
-    float *qb = f->mem ? b->qkv_bias : NULL, *kb = qb ? qb + c->n_heads * dp : NULL,
-          *vb = qb ? kb + c->n_kv_heads * dp : NULL;
-    if (k->bias && (drafter_read_vector(ts, n[AT_Q_BIAS], q, hd, dp, qb, e) ||
-                    drafter_read_vector(ts, n[AT_K_BIAS], kv, hd, dp, kb, e) ||
-                    drafter_read_vector(ts, n[AT_V_BIAS], kv, hd, dp, vb, e)))
-        return -1;
-    if (k->norm_attn && drafter_read_vector(ts, n[AT_NORM_ATTN], d, 0, 0, f->mem ? b->norm_attn : NULL, e))
-        return -1;
-    return drafter_read_vector(ts, n[AT_NORM_MLP], d, 0, 0, f->mem ? b->norm_mlp : NULL, e);
 }
 
 /* ---- a pass ---- */

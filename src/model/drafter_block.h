@@ -7,19 +7,12 @@
  *     input_layernorm.weight, unless the block has none; the norm before the MLP has a name of its own */
 #pragma once
 #include "src/model/drafter_file.h"
-#include "src/model/safetensors_write.h"
 
 struct drafter_block_kind { bool bias, norm_attn; const char *norm_mlp; };
 
 struct drafter_block {
     struct mat qkv, o, gate_up, down;        /* heads padded as in struct layer */
     float *qkv_bias, *norm_attn, *norm_mlp;  /* NULL: the block has none */
-};
-struct drafter_block_weights {           /* floats of the host */
-    const float *q, *kv;                 /* [q][hidden]; [2 kv][hidden]: rows of k, then of v */
-    const float *q_bias, *kv_bias;       /* or NULL */
-    const float *o, *gate_up, *down;     /* [hidden][q]; [2 ffn][hidden]: gate, then up; [hidden][ffn] */
-    const float *norm_attn, *norm_mlp;   /* norm_attn may be NULL */
 };
 /* Buffers of the device, for passes of n rows. */
 struct drafter_buffers { float *x, *qkv, *gate_up; void *xn, *q, *attn, *h; };
@@ -33,20 +26,11 @@ struct drafter_rows {
     size_t step;
 };
 
-/* For layouts. */
-void drafter_block_layout(struct drafter_file *f, struct drafter_block *b, const struct drafter_block_kind *k,
-                          bool int8);
-void drafter_buffers_layout(struct drafter_file *f, struct drafter_buffers *b, size_t n);
-void drafter_rows_layout(struct drafter_file *f, struct drafter_rows *r, size_t n, size_t step);
-/* Reads a block into its places; with f->mem NULL only checks names and shapes. */
-int drafter_block_read(const struct drafter_file *f, struct drafter_block *b,
-                       const struct drafter_block_kind *k, const char *prefix, const struct tensors *ts,
-                       struct err *e);
-/* Adds the tensors of a block to t, which has room for DRAFTER_BLOCK_TENSORS; returns their number. Matrices
- * are written in BF16, the rest in F32. */
-enum { DRAFTER_BLOCK_TENSORS = 12 };
-size_t drafter_block_tensors(const struct model *m, const struct drafter_block_weights *w,
-                             const struct drafter_block_kind *k, const char *prefix, struct tensor_out *t);
+/* For lists. */
+void drafter_block_list(struct drafter_file *f, struct drafter_block *b, const struct drafter_block_kind *k,
+                        const char *prefix);
+void drafter_buffers_list(struct drafter_file *f, struct drafter_buffers *b, size_t n);
+void drafter_rows_list(struct drafter_file *f, struct drafter_rows *r, size_t n, size_t step);
 
 struct device_heads drafter_block_heads(const struct model *m);
 /* The first n rows, of n_seqs texts. */

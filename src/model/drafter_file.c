@@ -1,4 +1,4 @@
-/* Files of trained drafters (drafter_file.h). Start reading at open_file() and drafter_read_mat(). */
+/* Files of trained drafters (drafter_file.h). Start at open_file() and drafter_tensors(). */
 #include "src/model/drafter_file.h"
 
 #include <dirent.h>
@@ -107,37 +107,46 @@ static int open_tensors(struct tensors *ts, struct drafter_file *f, const char *
     return -1;
 }
 
-void drafter_part(struct drafter_file *f, void *slot, size_t bytes)
-{
-    char *p = f->mem ? (char *)f->mem + f->used : NULL;
-    memcpy(slot, &p, sizeof p);
-    f->used += (bytes + 63) / 64 * 64 + 64;          /* with an odd k a product reads one element more */
-}
+/* What a list of parts is for, and its results so far. */
+enum list_for { LIST_PLACES, LIST_READ, LIST_SAVE };
+enum { OUT_MAX = 96 };
+struct drafter_list {
+    enum list_for what;
+    bool int8; size_t used;              /* places; without f->mem they only count bytes */
+    /* reading; without f->mem it only checks. After the first error nothing more is read */
+    const struct tensors *ts; struct err *e; int rc;
+    struct tensor_out *out; size_t n_out;    /* saving; OUT_MAX has room for d2t, too */
+};
 
-void drafter_matrix(struct drafter_file *f, struct mat *w, size_t n, size_t k, bool int8)
+/* Bytes of the parts. */
+static size_t give_places(struct drafter_file *f, const struct drafter_kind *k, bool int8)
 {
-    *w = (struct mat){ drafter_mat_type(f->model, int8), n, k, NULL };
-    drafter_part(f, &w->w, mat_bytes(w));
-    f->weight_bytes += mat_bytes(w);
-    f->plain_bytes += n * k * 2;
-}
-
-/* Without memory it only counts the bytes. */
-static size_t lay_out(struct drafter_file *f, const struct drafter_kind *k, bool int8)
-{
-    f->used = f->weight_bytes = f->plain_bytes = 0;
-    k->layout(f, int8);
-    return f->used;
+    struct drafter_list list = { LIST_PLACES, .int8 = int8 };
+    f->weight_bytes = f->plain_bytes = 0;
+    f->list = &list;
+    k->list(f);
+    return list.used;
 }
 
 static int take_memory(struct drafter_file *f, const struct drafter_kind *k, bool int8, struct err *e)
 {
-    f->mem_bytes = lay_out(f, k, int8);
+    f->mem_bytes = give_places(f, k, int8);
     f->mem = mem_alloc(f->mem_bytes);
     if (!f->mem)
         return err_set(e, ERR_FAILED, "%s: out of memory (%zu bytes)", f->path, f->mem_bytes);
-    lay_out(f, k, int8);
+    give_places(f, k, int8);
     return 0;
+}
+
+static int read_parts(struct drafter_file *f, const struct drafter_kind *k, const struct tensors *ts,
+                      struct err *e)
+{
+    struct drafter_list list = { LIST_READ, .ts = ts, .e = e };
+    if (k->read && k->read(f, ts, e))
+        return -1;
+    f->list = &list;
+    k->list(f);
+    return list.rc;
 }
 
 /* Opens the file, and reads it where the model has weights. */
@@ -157,9 +166,8 @@ static int open_file(struct drafter_file *f, const struct drafter_kind *k, const
                                      "supports it", m->dev->name, k->name);
     if (open_tensors(&ts, f, k->name, weights, e))
         return -1;
-    /* without memory `read` only checks */
-    int rc = draft_vocab_read(&f->vocab, &ts, m->config.vocab, e) || k->read(f, &ts, e) ? -1 : 0;
-    if (rc == 0 && m->mem && (take_memory(f, k, int8, e) || k->read(f, &ts, e) ||
+    int rc = draft_vocab_read(&f->vocab, &ts, m->config.vocab, e) || read_parts(f, k, &ts, e) ? -1 : 0;
+    if (rc == 0 && m->mem && (take_memory(f, k, int8, e) || read_parts(f, k, &ts, e) ||
                               draft_vocab_gather(&f->vocab, m, int8, e)))
         rc = -1;
     tensors_close(&ts);
@@ -201,21 +209,32 @@ size_t drafter_bytes(const struct drafter_kind *k, const struct model *m, bool i
     if (!f)
         return SIZE_MAX;
     f->model = m;
-    const size_t bytes = lay_out(f, k, int8);
+    const size_t bytes = give_places(f, k, int8);
     free(f);
     return bytes;
 }
 
-/* ---- tensors ---- */
-
-/* Copies n values in heads of `head`, each padded with zeros. */
-static void pad(float *to, const float *from, size_t n, size_t head, size_t padded)
+int drafter_write(struct drafter_file *f, const struct drafter_kind *k, const char *path,
+                  const struct model *m, const struct draft_vocab *v, const char *note, struct err *e)
 {
-    for (size_t i = 0; i < n; i++)
-        to[head ? i / head * padded + i % head : i] = from[i];
+    struct tensor_out out[OUT_MAX];
+    struct drafter_list list = { LIST_SAVE, .out = out };
+    f->model = m;
+    f->list = &list;
+    k->list(f);
+    return drafter_save(path, m, v, k->name, note, out, list.n_out, e);
 }
 
-static size_t padded_size(size_t n, size_t head, size_t padded) { return head ? n / head * padded : n; }
+/* ---- reading tensors ---- */
+
+static size_t padded(size_t n, size_t head, size_t to) { return head ? n / head * to : n; }
+
+/* Copies n values in heads of `head`, each padded with zeros. */
+static void pad(float *to, const float *from, size_t n, size_t head, size_t head_padded)
+{
+    for (size_t i = 0; i < n; i++)
+        to[head ? i / head * head_padded + i % head : i] = from[i];
+}
 
 /* Reads row r of a tensor as floats; `raw` is work space. */
 static int read_row(const struct tensors *ts, const struct tensor *t, size_t r, size_t cols, void *raw,
@@ -233,27 +252,33 @@ static int read_row(const struct tensors *ts, const struct tensor *t, size_t r, 
     return 0;
 }
 
-int drafter_read_mat(const struct tensors *ts, const struct drafter_mat *x, size_t padded, struct mat *m,
-                     size_t r0, struct device *dev, struct err *e)
+/* Reads a tensor into rows r0 .. of a matrix, or into the floats of `to`. Without both it only checks. */
+static int read_tensor(const struct drafter_file *f, const char *name, const struct drafter_tensor *x,
+                       struct mat *w, float *to, size_t r0)
 {
-    const struct tensor *t = tensors_need(ts, x->name, x->rows, x->cols, e);
+    struct device *dev = f->model->dev;
+    const struct tensors *ts = f->list->ts;
+    struct err *e = f->list->e;
+    const struct tensor *t = tensors_need(ts, name, x->rows, x->cols, e);
+    const size_t head = f->model->head_dim, rows = x->cols ? x->rows : 1, cols = x->cols ? x->cols : x->rows;
     if (!t)
         return -1;
-    if (!tensor_is_float(t->dtype))
+    if (x->cols && !tensor_is_float(t->dtype))
         return err_set(e, ERR_INPUT, "%s: tensor \"%s\": dtype %s, allowed are BF16, F16 and F32",
                        ts->path[t->shard], t->name, t->dtype_name);
-    if (!m)
+    if (!w && !to)
         return 0;
-    const size_t wide = padded_size(x->cols, x->head_cols, padded);
-    float *raw = malloc(x->cols * sizeof *raw), *row = malloc(x->cols * sizeof *row),
-          *out = calloc(wide, sizeof *out);
+    const size_t in_heads = x->cols ? x->head_cols : x->head_rows;
+    float *raw = malloc(cols * sizeof *raw), *row = malloc(cols * sizeof *row),
+          *out = calloc(padded(cols, in_heads, head), sizeof *out);
     int rc = raw && row && out ? 0 : err_set(e, ERR_FAILED, "%s: out of memory", ts->path[t->shard]);
-    for (size_t r = 0; r < x->rows && rc == 0; r++) {
-        rc = read_row(ts, t, r, x->cols, raw, row, e);
-        pad(out, row, x->cols, x->head_cols, padded);
-        const size_t at = x->head_rows ? r / x->head_rows * padded + r % x->head_rows : r;
-        if (rc == 0)
-            dev->mat_put(dev, m, r0 + at, 1, out, DT_F32);
+    for (size_t r = 0; r < rows && rc == 0; r++) {
+        const size_t at = x->head_rows ? r / x->head_rows * head + r % x->head_rows : r;
+        if ((rc = read_row(ts, t, r, cols, raw, row, e)))
+            break;
+        pad(w ? out : to + r0, row, cols, in_heads, head);
+        if (w)
+            dev->mat_put(dev, w, r0 + at, 1, out, DT_F32);
     }
     free(raw), free(row), free(out);
     return rc;
@@ -264,43 +289,90 @@ enum dtype drafter_mat_type(const struct model *m, bool int8)
     return int8 ? DT_I8 : m->compute == DT_F32 ? DT_F32 : DT_BF16;
 }
 
-/* In 16 bits or floats first, then in 8 bits. */
-int drafter_read_product(struct mat *to, const struct tensors *ts, const struct drafter_mat *t, size_t n,
-                         const struct model *m, struct err *e)
+/* Reads tensors whose rows follow each other. A matrix is first read in 16 bits or floats, then put into 8
+ * bits. */
+static int read_tensors(const struct drafter_file *f, struct mat *w, float *to, const char *prefix,
+                        const struct drafter_tensor *t, size_t n)
 {
-    const bool int8 = to && to->type == DT_I8;
-    struct mat wide = to ? *to : (struct mat){ 0 };
+    const struct model *m = f->model;
+    const bool int8 = w && w->type == DT_I8;
+    struct mat wide = w ? *w : (struct mat){ 0 };
     size_t r0 = 0;
     int rc = 0;
     if (int8) {
         wide.type = drafter_mat_type(m, false);
         wide.w = mem_alloc(mat_bytes(&wide));
         if (!wide.w)
-            return err_set(e, ERR_FAILED, "%s: out of memory (%zu bytes)", ts->path[0], mat_bytes(&wide));
+            return err_set(f->list->e, ERR_FAILED, "%s: out of memory (%zu bytes)", f->list->ts->path[0],
+                           mat_bytes(&wide));
     }
     for (size_t i = 0; i < n && rc == 0; i++) {
-        rc = drafter_read_mat(ts, &t[i], m->head_dim, to ? &wide : NULL, r0, m->dev, e);
-        r0 += t[i].head_rows ? t[i].rows / t[i].head_rows * m->head_dim : t[i].rows;
+        char name[96];
+        snprintf(name, sizeof name, "%s%s", prefix, t[i].name);
+        rc = read_tensor(f, name, &t[i], w ? &wide : NULL, to, r0);
+        r0 += padded(t[i].rows, t[i].head_rows, m->head_dim);
     }
     if (int8) {
         if (rc == 0)
-            model_quantize_mat(to, &wide, m->pool);
+            model_quantize_mat(w, &wide, m->pool);
         mem_free(wide.w, mat_bytes(&wide));
     }
     return rc;
 }
 
-int drafter_read_vector(const struct tensors *ts, const char *name, size_t n, size_t head, size_t padded,
-                        float *v, struct err *e)
+/* ---- lists ---- */
+
+void drafter_part(struct drafter_file *f, void *slot, size_t bytes)
 {
-    const struct tensor *t = tensors_need(ts, name, n, 0, e);
-    if (!t || !v)
-        return t ? 0 : -1;
-    float *raw = malloc(n * sizeof *raw), *row = malloc(n * sizeof *row);
-    int rc = raw && row ? read_row(ts, t, 0, n, raw, row, e)
-                        : err_set(e, ERR_FAILED, "%s: out of memory", ts->path[t->shard]);
-    if (rc == 0)
-        pad(v, row, n, head, padded);
-    free(raw), free(row);
-    return rc;
+    if (f->list->what != LIST_PLACES)
+        return;
+    char *p = f->mem ? (char *)f->mem + f->list->used : NULL;
+    memcpy(slot, &p, sizeof p);
+    f->list->used += (bytes + 63) / 64 * 64 + 64;    /* with an odd k a product reads one element more */
+}
+
+void drafter_put(struct drafter_file *f, const char *name, enum dtype type, size_t rows, size_t cols,
+                 const float *data)
+{
+    struct drafter_list *l = f->list;
+    if (l->what != LIST_SAVE)
+        return;
+    assert(l->n_out + 1 < OUT_MAX);
+    l->out[l->n_out] = (struct tensor_out){ .dtype = type, .rows = rows, .cols = cols, .data = data };
+    snprintf(l->out[l->n_out++].name, sizeof l->out->name, "%s", name);
+}
+
+static void place(struct drafter_file *f, void *slot, const struct drafter_tensor *t, size_t n)
+{
+    const size_t head = f->model->head_dim, k = padded(t->cols, t->head_cols, head);
+    size_t rows = 0;
+    for (size_t i = 0; i < n; i++)
+        rows += padded(t[i].rows, t[i].head_rows, head);
+    if (!t->cols) {
+        drafter_part(f, slot, rows * sizeof(float));
+        return;
+    }
+    struct mat *w = slot;
+    *w = (struct mat){ drafter_mat_type(f->model, f->list->int8), rows, k, NULL };
+    drafter_part(f, &w->w, mat_bytes(w));
+    f->weight_bytes += mat_bytes(w);
+    f->plain_bytes += rows * k * 2;
+}
+
+void drafter_tensors(struct drafter_file *f, void *slot, const char *prefix, const struct drafter_tensor *t,
+                     size_t n)
+{
+    struct drafter_list *l = f->list;
+    struct mat *w = t->cols ? slot : NULL;
+    float *floats = w ? w->w : *(float **)slot;
+    if (l->what == LIST_PLACES)
+        place(f, slot, t, n);
+    else if (l->what == LIST_READ)
+        l->rc = l->rc ? l->rc : read_tensors(f, f->mem ? w : NULL, w ? NULL : floats, prefix, t, n);
+    for (size_t i = 0; i < n && l->what == LIST_SAVE; i++) {
+        char name[96];
+        snprintf(name, sizeof name, "%s%s", prefix, t[i].name);
+        drafter_put(f, name, w ? DT_BF16 : DT_F32, t[i].rows, t[i].cols, floats);
+        floats += t[i].rows * MAX(t[i].cols, (size_t)1);
+    }
 }

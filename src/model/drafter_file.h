@@ -17,14 +17,15 @@ struct drafter_file {
     struct draft_vocab vocab;
     size_t weight_bytes, plain_bytes;    /* of the matrices: as they are, and in 16 bits */
     void *mem; size_t mem_bytes;         /* weights, and the buffers of a pass */
-    size_t used;                         /* private to a layout */
+    struct drafter_list *list;           /* private: while one runs */
 };
 struct drafter_kind {
     const char *name;
     size_t size;                         /* of the drafter's struct */
-    /* Gives all parts their places: drafter_part, drafter_matrix. */
-    void (*layout)(struct drafter_file *f, bool int8);
-    /* Reads the tensors into these places; with f->mem NULL only checks names and shapes. */
+    /* Lists all parts, tensors in the order of files: drafter_tensors, drafter_part. Parts get their places,
+     * are checked, read or saved by the same list. */
+    void (*list)(struct drafter_file *f);
+    /* NULL, or reads what is in no list, before the tensors; with f->mem NULL only checks. */
     int  (*read)(struct drafter_file *f, const struct tensors *ts, struct err *e);
 };
 /* path: a safetensors file; NULL: the one in the model's folder drafters/ (drafter_find). int8: keeps the
@@ -42,25 +43,25 @@ size_t drafter_bytes(const struct drafter_kind *k, const struct model *m, bool i
  * drafter was trained for is compared; NULL: not compared. */
 int  drafter_check(const struct drafter_kind *k, const char *path, const struct model *m,
                    const struct tensors *weights, struct err *e);
+/* Writes the file of a trained drafter of model m. f: its struct, whose tensors are the host's floats, with
+ * heads that are not padded. v, note: as drafter_save. Matrices are written in BF16, the rest in F32. */
+int  drafter_write(struct drafter_file *f, const struct drafter_kind *k, const char *path,
+                   const struct model *m, const struct draft_vocab *v, const char *note, struct err *e);
 
-/* For layouts: the next part. `slot` is the address of a pointer; it becomes NULL as long as f->mem is. */
+/* For lists: a tensor of a file, [rows][cols], or a vector (cols 0). It has heads of `head_rows` rows or
+ * head_cols columns (0: none), which the model pads. */
+struct drafter_tensor { const char *name; size_t rows, cols, head_rows, head_cols; };
+/* The next part are n tensors whose rows follow each other. slot: of matrices a struct mat, of
+ * drafter_mat_type, and of vectors the address of a pointer to the host's floats. Names follow `prefix`. */
+void drafter_tensors(struct drafter_file *f, void *slot, const char *prefix, const struct drafter_tensor *t,
+                     size_t n);
+#define DRAFTER_TENSORS(f, slot, prefix, ...)                                   \
+    drafter_tensors(f, slot, prefix, (const struct drafter_tensor[]){ __VA_ARGS__ }, \
+                    sizeof((const struct drafter_tensor[]){ __VA_ARGS__ }) / sizeof(struct drafter_tensor))
+/* The next part has no tensor. `slot` is the address of a pointer; it becomes NULL as long as f->mem is. */
 void drafter_part(struct drafter_file *f, void *slot, size_t bytes);
-/* The next part is a matrix [n][k] of drafter_mat_type. */
-void drafter_matrix(struct drafter_file *f, struct mat *w, size_t n, size_t k, bool int8);
-
-/* A matrix [rows][cols] of a file with heads of `head` rows or columns (0: no heads), which a model pads to
- * `padded`. */
-struct drafter_mat { const char *name; size_t rows, cols, head_rows, head_cols; };
-/* Reads it into rows r0 .. of m, which has room for the padded rows and columns. m NULL: only checks name and
- * shape. */
-int drafter_read_mat(const struct tensors *ts, const struct drafter_mat *t, size_t padded, struct mat *m,
-                     size_t r0, struct device *dev, struct err *e);
+/* The next tensor is only written. */
+void drafter_put(struct drafter_file *f, const char *name, enum dtype type, size_t rows, size_t cols,
+                 const float *data);
 /* The type of a drafter's matrices on the host. */
 enum dtype drafter_mat_type(const struct model *m, bool int8);
-/* Reads n matrices whose rows follow each other in `to`, of drafter_mat_type. to NULL: only checks. */
-int drafter_read_product(struct mat *to, const struct tensors *ts, const struct drafter_mat *t, size_t n,
-                         const struct model *m, struct err *e);
-/* Reads a vector of n values, in heads of `head` that are padded (0: none), into the host's v. v NULL: only
- * checks. */
-int drafter_read_vector(const struct tensors *ts, const char *name, size_t n, size_t head, size_t padded,
-                        float *v, struct err *e);

@@ -5,50 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "src/model/heads.h"
-
 /* Layer 0 reads the output of fc without a norm. */
 static const struct drafter_block_kind block_kinds[GUMIHO_LAYERS] = {
     { false, false, "post_attention_layernorm.weight" }, { false, true, "post_attention_layernorm.weight" }
 };
 
-static const char *layer_prefix(char to[32], size_t i)
-{
-    snprintf(to, 32, "layers.%zu.", i);
-    return to;
-}
-
-static const char *head_name(char to[64], size_t head, size_t k, const char *part)
-{
-    snprintf(to, 64, "mlp.%zu.%zu.linear.%s", head, k, part);
-    return to;
-}
-
 /* Inputs of a linear map of a head. */
 static size_t inputs(const struct model *m, size_t k) { return m->config.hidden * (k ? 1 : 2); }
 
-int gumiho_save_file(const char *path, const struct model *m, const struct gumiho_weights *w,
-                     const char *note, struct err *e)
-{
-    const size_t d = m->config.hidden;
-    struct tensor_out t[3 + GUMIHO_LAYERS * DRAFTER_BLOCK_TENSORS + 2 * GUMIHO_HEADS * GUMIHO_LINEARS];
-    char name[64];
-    size_t n = 0;
-    t[n++] = (struct tensor_out){ "fc.weight", DT_BF16, d, 2 * d, w->fc };
-    t[n++] = (struct tensor_out){ "fc.bias", DT_F32, d, 0, w->fc_bias };
-    for (size_t i = 0; i < GUMIHO_LAYERS; i++)
-        n += drafter_block_tensors(m, &w->layer[i], &block_kinds[i], layer_prefix(name, i), t + n);
-    for (size_t i = 0; i < GUMIHO_HEADS; i++)
-        for (size_t k = 0; k < GUMIHO_LINEARS; k++) {
-            t[n] = (struct tensor_out){ "", DT_BF16, d, inputs(m, k), w->head[i][k] };
-            snprintf(t[n++].name, sizeof t->name, "%s", head_name(name, i, k, "weight"));
-            t[n] = (struct tensor_out){ "", DT_F32, d, 0, w->head_bias[i][k] };
-            snprintf(t[n++].name, sizeof t->name, "%s", head_name(name, i, k, "bias"));
-        }
-    return drafter_save(path, m, w->vocab, gumiho_kind.name, note, t, n, e);
-}
-
-/* ---- memory and reading ---- */
+/* ---- the file and memory ---- */
 
 struct gumiho_buffers {
     struct drafter_buffers b;            /* GUMIHO_ROWS rows, as the next */
@@ -59,25 +24,29 @@ struct gumiho_buffers {
     struct drafter_rows rows;
 };
 
-static void gumiho_layout(struct drafter_file *f, bool int8)
+static void gumiho_list(struct drafter_file *f)
 {
     const struct model *m = f->model;
     const size_t d = m->config.hidden, bytes = d * sizeof(float), act = d * dtype_size(model_act(m));
     struct gumiho *g = (struct gumiho *)f;
     struct gumiho_buffers none, *b;
+    char prefix[64];
     drafter_part(f, &g->buffers, sizeof *b);
     b = g->buffers ? g->buffers : &none;
-    drafter_matrix(f, &g->fc, d, 2 * d, int8);
-    drafter_part(f, &g->fc_bias, bytes);
-    for (size_t i = 0; i < GUMIHO_LAYERS; i++)
-        drafter_block_layout(f, &g->layer[i], &block_kinds[i], int8);
+    DRAFTER_TENSORS(f, &g->fc, "", { "fc.weight", d, 2 * d, 0, 0 });
+    DRAFTER_TENSORS(f, &g->fc_bias, "", { "fc.bias", d, 0, 0, 0 });
+    for (size_t i = 0; i < GUMIHO_LAYERS; i++) {
+        snprintf(prefix, sizeof prefix, "layers.%zu.", i);
+        drafter_block_list(f, &g->layer[i], &block_kinds[i], prefix);
+    }
     for (size_t i = 0; i < GUMIHO_HEADS; i++)
         for (size_t k = 0; k < GUMIHO_LINEARS; k++) {
-            drafter_matrix(f, &g->head[i][k].w, d, inputs(m, k), int8);
-            drafter_part(f, &g->head[i][k].bias, bytes);
+            snprintf(prefix, sizeof prefix, "mlp.%zu.%zu.linear.", i, k);
+            DRAFTER_TENSORS(f, &g->head[i][k].w, prefix, { "weight", d, inputs(m, k), 0, 0 });
+            DRAFTER_TENSORS(f, &g->head[i][k].bias, prefix, { "bias", d, 0, 0, 0 });
         }
-    drafter_buffers_layout(f, &b->b, GUMIHO_ROWS);
-    drafter_rows_layout(f, &b->rows, GUMIHO_ROWS, 1);
+    drafter_buffers_list(f, &b->b, GUMIHO_ROWS);
+    drafter_rows_list(f, &b->rows, GUMIHO_ROWS, 1);
     drafter_part(f, &b->pair, GUMIHO_ROWS * 2 * act);
     drafter_part(f, &b->y, GUMIHO_ROWS * bytes);
     drafter_part(f, &b->pre, GUMIHO_ROWS * bytes);
@@ -87,41 +56,19 @@ static void gumiho_layout(struct drafter_file *f, bool int8)
         b->ones[i] = 1;
 }
 
-static int read_linear(struct drafter_file *f, struct mat *w, float *bias, const char *weight_name,
-                       const char *bias_name, size_t k, const struct tensors *ts, struct err *e)
-{
-    const size_t d = f->model->config.hidden;
-    const struct drafter_mat t = { weight_name, d, k, 0, 0 };
-    return drafter_read_product(f->mem ? w : NULL, ts, &t, 1, f->model, e) ||
-                   drafter_read_vector(ts, bias_name, d, 0, 0, f->mem ? bias : NULL, e)
-               ? -1
-               : 0;
-}
-
 static int gumiho_read(struct drafter_file *f, const struct tensors *ts, struct err *e)
 {
-    struct gumiho *g = (struct gumiho *)f;
-    char name[2][64];
     /* fc and the heads have the widest inputs */
     const struct device_limits limits = { .rows_max = GUMIHO_ROWS, .n_max = 1,
                                            .heads = drafter_block_heads(f->model),
                                            .n_in_max = inputs(f->model, 0) };
-    if (f->mem && f->model->dev->reserve(f->model->dev, &limits))
-        return err_set(e, ERR_FAILED, "%s: out of memory", f->path);
-    if (read_linear(f, &g->fc, g->fc_bias, "fc.weight", "fc.bias", inputs(f->model, 0), ts, e))
-        return -1;
-    for (size_t i = 0; i < GUMIHO_LAYERS; i++)
-        if (drafter_block_read(f, &g->layer[i], &block_kinds[i], layer_prefix(name[0], i), ts, e))
-            return -1;
-    for (size_t i = 0; i < GUMIHO_HEADS; i++)
-        for (size_t k = 0; k < GUMIHO_LINEARS; k++)
-            if (read_linear(f, &g->head[i][k].w, g->head[i][k].bias, head_name(name[0], i, k, "weight"),
-                            head_name(name[1], i, k, "bias"), inputs(f->model, k), ts, e))
-                return -1;
-    return 0;
+    (void)ts;
+    return f->mem && f->model->dev->reserve(f->model->dev, &limits)
+               ? err_set(e, ERR_FAILED, "%s: out of memory", f->path)
+               : 0;
 }
 
-const struct drafter_kind gumiho_kind = { "gumiho", sizeof(struct gumiho), gumiho_layout, gumiho_read };
+const struct drafter_kind gumiho_kind = { "gumiho", sizeof(struct gumiho), gumiho_list, gumiho_read };
 
 /* ---- the serial part ---- */
 

@@ -25,16 +25,6 @@
 
 enum { GUMIHO_LAYERS = 2, GUMIHO_HEADS = 5, GUMIHO_LINEARS = 6, GUMIHO_WINDOW = 2048 };
 
-struct gumiho_weights {                  /* floats of the host */
-    const struct draft_vocab *vocab;     /* NULL: all tokens */
-    const float *fc, *fc_bias;
-    struct drafter_block_weights layer[GUMIHO_LAYERS];   /* norm_attn of layer 0: NULL */
-    const float *head[GUMIHO_HEADS][GUMIHO_LINEARS], *head_bias[GUMIHO_HEADS][GUMIHO_LINEARS];
-};
-/* Matrices are written in BF16, the rest in F32. */
-int gumiho_save_file(const char *path, const struct model *m, const struct gumiho_weights *w,
-                     const char *note, struct err *e);
-
 /* Rows of a serial pass, or inputs of the LM head after the heads; branches of a pass of all heads. */
 enum { GUMIHO_ROWS = 64, GUMIHO_BRANCHES = GUMIHO_ROWS / GUMIHO_HEADS };
 

@@ -1,30 +1,9 @@
 /* LongSpec's drafter (longspec.h): its files, and its pass. Start reading at longspec_forward(). */
 #include "src/model/longspec.h"
 
-#include <stdio.h>
-#include <string.h>
-
-#include "src/model/heads.h"
-
 static const struct drafter_block_kind block_kind = { true, true, "post_cross_attention_layernorm.weight" };
-static const char norm_cross[] = "post_self_attention_layernorm.weight";
 
-int longspec_save_file(const char *path, const struct model *m, const struct longspec_weights *w,
-                       const char *note, struct err *e)
-{
-    const struct config *c = &m->config;
-    const size_t d = c->hidden, q = c->n_heads * c->head_dim;
-    struct tensor_out t[DRAFTER_BLOCK_TENSORS + 5];
-    size_t n = drafter_block_tensors(m, &w->block, &block_kind, "", t);
-    t[n++] = (struct tensor_out){ "cross_attn.q_proj.weight", DT_BF16, q, d, w->cross_q };
-    t[n++] = (struct tensor_out){ "cross_attn.o_proj.weight", DT_BF16, d, q, w->cross_o };
-    t[n++] = (struct tensor_out){ "cross_attn.q_proj.bias", DT_F32, q, 0, w->cross_q_bias };
-    t[n] = (struct tensor_out){ .dtype = DT_F32, .rows = d, .data = w->norm_cross };
-    snprintf(t[n++].name, sizeof t->name, "%s", norm_cross);
-    return drafter_save(path, m, w->vocab, longspec_kind.name, note, t, n, e);
-}
-
-/* ---- memory ---- */
+/* ---- the file and memory ---- */
 
 /* The rows of a pass: in its own cache for the self-attention, in the model's for the cross-attention. */
 enum part { SELF, CROSS };
@@ -34,44 +13,25 @@ struct longspec_buffers {
     struct drafter_rows rows[2];
 };
 
-static void longspec_layout(struct drafter_file *f, bool int8)
+static void longspec_list(struct drafter_file *f)
 {
-    const struct model *m = f->model;
-    const size_t d = m->config.hidden, q = m->config.n_heads * m->head_dim;
+    const struct config *c = &f->model->config;
+    const size_t d = c->hidden, hd = c->head_dim, q = c->n_heads * hd;
     struct longspec *l = (struct longspec *)f;
     struct longspec_buffers none, *b;
     drafter_part(f, &l->buffers, sizeof *b);
     b = l->buffers ? l->buffers : &none;
-    drafter_block_layout(f, &l->block, &block_kind, int8);
-    drafter_matrix(f, &l->cross_q, q, d, int8);
-    drafter_matrix(f, &l->cross_o, d, q, int8);
-    drafter_part(f, &l->cross_q_bias, q * sizeof(float));
-    drafter_part(f, &l->norm_cross, d * sizeof(float));
-    drafter_buffers_layout(f, &b->b, LONGSPEC_ROWS);
-    drafter_rows_layout(f, &b->rows[SELF], LONGSPEC_ROWS, LONGSPEC_DEPTH_MAX);
-    drafter_rows_layout(f, &b->rows[CROSS], LONGSPEC_ROWS, 1);
+    drafter_block_list(f, &l->block, &block_kind, "");
+    DRAFTER_TENSORS(f, &l->cross_q, "", { "cross_attn.q_proj.weight", q, d, hd, 0 });
+    DRAFTER_TENSORS(f, &l->cross_o, "", { "cross_attn.o_proj.weight", d, q, 0, hd });
+    DRAFTER_TENSORS(f, &l->cross_q_bias, "", { "cross_attn.q_proj.bias", q, 0, hd, 0 });
+    DRAFTER_TENSORS(f, &l->norm_cross, "", { "post_self_attention_layernorm.weight", d, 0, 0, 0 });
+    drafter_buffers_list(f, &b->b, LONGSPEC_ROWS);
+    drafter_rows_list(f, &b->rows[SELF], LONGSPEC_ROWS, LONGSPEC_DEPTH_MAX);
+    drafter_rows_list(f, &b->rows[CROSS], LONGSPEC_ROWS, 1);
 }
 
-static int longspec_read_file(struct drafter_file *f, const struct tensors *ts, struct err *e)
-{
-    const struct model *m = f->model;
-    const size_t d = m->config.hidden, hd = m->config.head_dim, q = m->config.n_heads * hd;
-    struct longspec *l = (struct longspec *)f;
-    const struct drafter_mat cross_q = { "cross_attn.q_proj.weight", q, d, hd, 0 },
-                             cross_o = { "cross_attn.o_proj.weight", d, q, 0, hd };
-    const bool in = f->mem != NULL;
-    return drafter_block_read(f, &l->block, &block_kind, "", ts, e) ||
-                   drafter_read_product(in ? &l->cross_q : NULL, ts, &cross_q, 1, m, e) ||
-                   drafter_read_product(in ? &l->cross_o : NULL, ts, &cross_o, 1, m, e) ||
-                   drafter_read_vector(ts, "cross_attn.q_proj.bias", q, hd, m->head_dim,
-                                       in ? l->cross_q_bias : NULL, e) ||
-                   drafter_read_vector(ts, norm_cross, d, 0, 0, in ? l->norm_cross : NULL, e)
-               ? -1
-               : 0;
-}
-
-const struct drafter_kind longspec_kind = { "longspec", sizeof(struct longspec), longspec_layout,
-                                            longspec_read_file };
+const struct drafter_kind longspec_kind = { "longspec", sizeof(struct longspec), longspec_list, NULL };
 
 /* ---- the pass ---- */
 

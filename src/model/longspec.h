@@ -20,15 +20,6 @@
 /* keys of the self-attention, the row's own among them; rows of a pass; nodes of a path, with the root */
 enum { LONGSPEC_WINDOW = 513, LONGSPEC_ROWS = 64, LONGSPEC_DEPTH_MAX = 16 };
 
-struct longspec_weights {                /* floats of the host */
-    const struct draft_vocab *vocab;     /* NULL: all tokens */
-    struct drafter_block_weights block;
-    const float *cross_q, *cross_q_bias, *cross_o, *norm_cross;
-};
-/* Matrices are written in BF16, biases and norms in F32. */
-int longspec_save_file(const char *path, const struct model *m, const struct longspec_weights *w,
-                       const char *note, struct err *e);
-
 struct longspec {                        /* {0} is closed */
     struct drafter_file file;
     struct drafter_block block;          /* norm_mlp: post_cross_attention_layernorm */

@@ -5,34 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "src/model/heads.h"
-
-static struct drafter_block_kind kind_of(const struct model *m)
-{
-    return (struct drafter_block_kind){ m->config.qkv_bias, true, "post_attention_layernorm.weight" };
-}
-
-static const char *prefix_of(char to[32], size_t layer)
-{
-    snprintf(to, 32, "layers.%zu.", layer);
-    return to;
-}
-
-int spire_save_file(const char *path, const struct model *m, const struct spire_weights *w, const char *note,
-                    struct err *e)
-{
-    const struct drafter_block_kind k = kind_of(m);
-    struct tensor_out t[SPIRE_LAYERS * DRAFTER_BLOCK_TENSORS + 3];
-    char prefix[32];
-    size_t n = 0;
-    for (size_t i = 0; i < SPIRE_LAYERS; i++)
-        n += drafter_block_tensors(m, &w->layer[i], &k, prefix_of(prefix, i), t + n);
-    t[n++] = (struct tensor_out){ "norm.weight", DT_F32, m->config.hidden, 0, w->norm };
-    t[n++] = (struct tensor_out){ "memory.weight", DT_F32, SPIRE_LAYERS, SPIRE_MIX, w->memory };
-    return drafter_save(path, m, w->vocab, spire_kind.name, note, t, n, e);
-}
-
-/* ---- memory ---- */
+/* ---- the file and memory ---- */
 
 struct spire_buffers {
     struct drafter_buffers b;            /* SPIRE_ROWS rows, as the next */
@@ -40,31 +13,32 @@ struct spire_buffers {
     struct drafter_rows rows;
 };
 
-static void spire_layout(struct drafter_file *f, bool int8)
+static void spire_list(struct drafter_file *f)
 {
-    const struct drafter_block_kind k = kind_of(f->model);
-    const size_t bytes = f->model->config.hidden * sizeof(float);
+    const struct drafter_block_kind k = { f->model->config.qkv_bias, true,
+                                          "post_attention_layernorm.weight" };
+    const size_t d = f->model->config.hidden, bytes = d * sizeof(float);
     struct spire *s = (struct spire *)f;
     struct spire_buffers none, *b;
     drafter_part(f, &s->buffers, sizeof *b);
     b = s->buffers ? s->buffers : &none;
     for (size_t i = 0; i < SPIRE_LAYERS; i++) {
-        drafter_block_layout(f, &s->layer[i], &k, int8);
+        char prefix[32];
+        snprintf(prefix, sizeof prefix, "layers.%zu.", i);
+        drafter_block_list(f, &s->layer[i], &k, prefix);
         drafter_part(f, &b->memory[i], SPIRE_ROWS * bytes);
     }
-    drafter_part(f, &s->norm, bytes);
-    drafter_buffers_layout(f, &b->b, SPIRE_ROWS);
-    drafter_rows_layout(f, &b->rows, SPIRE_ROWS, SPIRE_DEPTH);
+    DRAFTER_TENSORS(f, &s->norm, "", { "norm.weight", d, 0, 0, 0 });
+    drafter_put(f, "memory.weight", DT_F32, SPIRE_LAYERS, SPIRE_MIX, s->memory);
+    drafter_buffers_list(f, &b->b, SPIRE_ROWS);
+    drafter_rows_list(f, &b->rows, SPIRE_ROWS, SPIRE_DEPTH);
 }
 
-/* ---- reading ---- */
-
+/* The shares of the memories. */
 static int spire_read(struct drafter_file *f, const struct tensors *ts, struct err *e)
 {
     const struct model *m = f->model;
-    const struct drafter_block_kind k = kind_of(m);
     struct spire *s = (struct spire *)f;
-    char prefix[32];
     if (m->config.n_layers < SPIRE_LAYERS)
         return err_set(e, ERR_INPUT, "--drafter spire: a model of %zu layers, at least %d are needed",
                        m->config.n_layers, SPIRE_LAYERS);
@@ -85,13 +59,11 @@ static int spire_read(struct drafter_file *f, const struct tensors *ts, struct e
                            "709", ts->path[0]);
         for (size_t l = 0; l < SPIRE_MIX; l++)
             s->share[i][l] = (float)(exp((double)w[i][l]) / sum);
-        if (drafter_block_read(f, &s->layer[i], &k, prefix_of(prefix, i), ts, e))
-            return -1;
     }
-    return drafter_read_vector(ts, "norm.weight", m->config.hidden, 0, 0, f->mem ? s->norm : NULL, e);
+    return 0;
 }
 
-const struct drafter_kind spire_kind = { "spire", sizeof(struct spire), spire_layout, spire_read };
+const struct drafter_kind spire_kind = { "spire", sizeof(struct spire), spire_list, spire_read };
 
 /* ---- the pass ---- */
 

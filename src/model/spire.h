@@ -16,22 +16,14 @@
 
 enum { SPIRE_LAYERS = 2, SPIRE_DEPTH = 4, SPIRE_WINDOW = 64, SPIRE_MIX = SPIRE_LAYERS + 1 };
 
-struct spire_weights {                   /* floats of the host */
-    const struct draft_vocab *vocab;     /* NULL: all tokens */
-    struct drafter_block_weights layer[SPIRE_LAYERS];
-    const float *norm, *memory;          /* [hidden]; [SPIRE_LAYERS][SPIRE_MIX] */
-};
-/* Matrices are written in BF16, the rest in F32. */
-int spire_save_file(const char *path, const struct model *m, const struct spire_weights *w, const char *note,
-                    struct err *e);
-
 /* Rows of a pass; slots of the drafter's own cache, which are position 0 and the last 64 positions. */
 enum { SPIRE_ROWS = 64, SPIRE_SLOTS = 1 + SPIRE_WINDOW };
 
 struct spire {                           /* {0} is closed */
     struct drafter_file file;
     struct drafter_block layer[SPIRE_LAYERS];
-    float *norm, share[SPIRE_LAYERS][SPIRE_MIX];           /* share: softmax of memory.weight */
+    float *norm, share[SPIRE_LAYERS][SPIRE_MIX];           /* share: softmax of memory.weight, */
+    const float *memory;                 /* which is here to be written: [SPIRE_LAYERS][SPIRE_MIX] */
     struct spire_buffers *buffers;       /* of a pass of SPIRE_ROWS rows */
 };
 extern const struct drafter_kind spire_kind;

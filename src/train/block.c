@@ -124,15 +124,14 @@ void block_random(const struct projections *p, const struct mlp *f, float *w, si
         w[p->norm + i] = 1;
 }
 
-static const float *or_null(const float *w, size_t at) { return at == SIZE_MAX ? NULL : w + at; }
+static float *or_null(float *w, size_t at) { return at == SIZE_MAX ? NULL : w + at; }
 
-struct drafter_block_weights block_weights(const struct projections *p, const struct mlp *f, const float *w)
+/* The rows of q, k and v follow each other. */
+struct drafter_block block_weights(const struct projections *p, const struct mlp *f, float *w)
 {
-    return (struct drafter_block_weights){
-        .q = w + p->q.at, .q_bias = or_null(w, p->q.bias), .kv = w + p->kv.at,
-        .kv_bias = or_null(w, p->kv.bias), .o = w + p->o.at, .gate_up = w + f->gate_up.at,
-        .down = w + f->down.at, .norm_attn = or_null(w, p->norm), .norm_mlp = w + f->norm,
-    };
+    return (struct drafter_block){ .qkv.w = w + p->q.at, .o.w = w + p->o.at, .gate_up.w = w + f->gate_up.at,
+                                   .down.w = w + f->down.at, .qkv_bias = or_null(w, p->q.bias),
+                                   .norm_attn = or_null(w, p->norm), .norm_mlp = w + f->norm };
 }
 
 /* ---- projections ---- */

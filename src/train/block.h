@@ -45,8 +45,8 @@ int  block_copy(const struct projections *p, const struct mlp *f, const struct m
 /* Matrices N(0, 0.02), those that write to the residual over sqrt(2 layers); gains 1. */
 void block_random(const struct projections *p, const struct mlp *f, float *w, size_t layers, uint64_t seed);
 void linear_scale(const struct linear *x, float *w, float by);
-/* For the drafter's file. */
-struct drafter_block_weights block_weights(const struct projections *p, const struct mlp *f, const float *w);
+/* For drafter_write. */
+struct drafter_block block_weights(const struct projections *p, const struct mlp *f, float *w);
 
 /* ---- forward and backward ---- */
 

@@ -355,16 +355,15 @@ static void gumiho_window(struct module *u, const struct train_window *win, floa
 static int gumiho_save(const struct module *u, const char *path, const char *note, struct err *e)
 {
     const struct trainer *t = u->self;
-    struct gumiho_weights w = { .vocab = u->layers.back->vocab, .fc = u->w + t->fc.at,
-                                .fc_bias = u->w + t->fc.bias };
+    struct gumiho g = { .fc.w = u->w + t->fc.at, .fc_bias = u->w + t->fc.bias };
     for (size_t i = 0; i < GUMIHO_LAYERS; i++)
-        w.layer[i] = block_weights(&t->block[i].a.p, &t->block[i].f, u->w);
+        g.layer[i] = block_weights(&t->block[i].a.p, &t->block[i].f, u->w);
     for (size_t i = 0; i < GUMIHO_HEADS; i++)
         for (size_t k = 0; k < GUMIHO_LINEARS; k++) {
-            w.head[i][k] = u->w + t->head[i].l[k].at;
-            w.head_bias[i][k] = u->w + t->head[i].l[k].bias;
+            g.head[i][k].w.w = u->w + t->head[i].l[k].at;
+            g.head[i][k].bias = u->w + t->head[i].l[k].bias;
         }
-    return gumiho_save_file(path, u->layers.m, &w, note, e);
+    return drafter_write(&g.file, &gumiho_kind, path, u->layers.m, u->layers.back->vocab, note, e);
 }
 
 const struct module_kind train_gumiho = {

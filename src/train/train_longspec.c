@@ -162,12 +162,12 @@ static void longspec_window(struct module *u, const struct train_window *win, fl
 static int longspec_save(const struct module *u, const char *path, const char *note, struct err *e)
 {
     const struct trainer *t = u->self;
-    const struct longspec_weights w = {
-        .vocab = u->layers.back->vocab, .block = block_weights(&t->self.p, &t->mlp, u->w),
-        .cross_q = u->w + t->cross.p.q.at, .cross_q_bias = u->w + t->cross.p.q.bias,
-        .cross_o = u->w + t->cross.p.o.at, .norm_cross = u->w + t->cross.p.norm,
+    struct longspec l = {
+        .block = block_weights(&t->self.p, &t->mlp, u->w), .cross_q.w = u->w + t->cross.p.q.at,
+        .cross_q_bias = u->w + t->cross.p.q.bias, .cross_o.w = u->w + t->cross.p.o.at,
+        .norm_cross = u->w + t->cross.p.norm,
     };
-    return longspec_save_file(path, u->layers.m, &w, note, e);
+    return drafter_write(&l.file, &longspec_kind, path, u->layers.m, u->layers.back->vocab, note, e);
 }
 
 const struct module_kind train_longspec = {

@@ -483,11 +483,10 @@ static int spire_check(const struct module *u, const struct model *m, struct err
 static int spire_save(const struct module *u, const char *path, const char *note, struct err *e)
 {
     const struct trainer *t = u->self;
-    struct spire_weights w = { .vocab = u->layers.back->vocab, .norm = u->w + t->norm,
-                               .memory = u->w + t->memory };
+    struct spire s = { .norm = u->w + t->norm, .memory = u->w + t->memory };
     for (size_t i = 0; i < SPIRE_LAYERS; i++)
-        w.layer[i] = block_weights(&t->side[i].b, &t->side[i].f, u->w);
-    return spire_save_file(path, t->m, &w, note, e);
+        s.layer[i] = block_weights(&t->side[i].b, &t->side[i].f, u->w);
+    return drafter_write(&s.file, &spire_kind, path, t->m, u->layers.back->vocab, note, e);
 }
 
 const struct module_kind train_spire = {

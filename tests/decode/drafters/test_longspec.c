@@ -108,7 +108,7 @@ static void ref_qkv(const struct bench *b, double *x, double *qkv, int32_t token
     model_embedding(&b->r.m, token, e);
     for (size_t i = 0; i < d; i++) x[i] = (double)e[i];
     ref_norm(xn, x, b->v.w.block.norm_attn, d, c->rms_eps);
-    ref_product(qkv, b->v.w.block.q, b->v.w.block.q_bias, xn, q + 2 * kv, d, false);
+    ref_product(qkv, b->v.w.block.qkv.w, b->v.w.block.qkv_bias, xn, q + 2 * kv, d, false);
     ref_rope(b, qkv, c->n_heads + c->n_kv_heads, pos);
 }
 /* The layer that the drafter reads: keys and values of n rows from `from` on. */
@@ -145,17 +145,17 @@ static void ref_logits(const struct bench *b, double *logits, size_t n, const in
         }
     }
     ref_attend(c, out, qkv, k, v, keys);
-    ref_product(x, b->v.w.block.o, NULL, out, d, q, true);
+    ref_product(x, b->v.w.block.o.w, NULL, out, d, q, true);
     ref_norm(xn, x, b->v.w.norm_cross, d, c->rms_eps);
-    ref_product(qkv, b->v.w.cross_q, b->v.w.cross_q_bias, xn, q, d, false);
+    ref_product(qkv, b->v.w.cross_q.w, b->v.w.cross_q_bias, xn, q, d, false);
     ref_rope(b, qkv, c->n_heads, end - 1);
     ref_target(b, k, v, n - seen, seen);
     ref_attend(c, out, qkv, k, v, seen);
-    ref_product(x, b->v.w.cross_o, NULL, out, d, q, true);
+    ref_product(x, b->v.w.cross_o.w, NULL, out, d, q, true);
     ref_norm(xn, x, b->v.w.block.norm_mlp, d, c->rms_eps);
-    ref_product(gu, b->v.w.block.gate_up, NULL, xn, 2 * ff, d, false);
+    ref_product(gu, b->v.w.block.gate_up.w, NULL, xn, 2 * ff, d, false);
     for (size_t i = 0; i < ff; i++) gu[i] = gu[i] / (1 + exp(-gu[i])) * gu[ff + i];
-    ref_product(x, b->v.w.block.down, NULL, gu, d, ff, true);
+    ref_product(x, b->v.w.block.down.w, NULL, gu, d, ff, true);
     for (size_t i = 0; i < c->vocab; i++) {
         mat_row(&b->r.m.lm_head, i, row);
         ref_product(&logits[i], row, NULL, x, 1, d, false);
