@@ -2,49 +2,31 @@
  * first member of the drafter's own struct. */
 #include "src/decode/file_weights.h"
 
-#include <stdlib.h>
-
-static bool present(const struct drafter_ops *o, const char *model)
+static int find(const struct drafter_ops *o, char path[PATH_BYTES], const char *model, struct err *e)
 {
-    char path[PATH_BYTES];
-    struct err ignored;
-    return drafter_find(path, model, o->kind->name, &ignored) == 0;
+    return drafter_find(path, model, o->kind->name, e);
 }
 
-static int check(const struct drafter_ops *o, const char *path, const struct engine *g, struct err *e)
+static int check(const struct weights_at *at, struct err *e)
 {
-    char own[PATH_BYTES];
-    if (!path && drafter_find(own, g->dir, o->kind->name, e))
-        return -1;
-    return drafter_check(o->kind, path ? path : own, &g->model,
+    const struct engine *g = at->g;
+    return drafter_check(at->drafter->kind, at->path, &g->model,
                          g->tensors.n && !g->encoding ? &g->tensors : NULL, e);
 }
 
-static size_t bytes(const struct drafter_ops *o, const char *path, const struct engine *g, bool int8)
+static size_t bytes(const struct weights_at *at)
 {
-    char own[PATH_BYTES];
-    struct err ignored;
-    if (!path && drafter_find(own, g->dir, o->kind->name, &ignored) == 0)
-        path = own;
-    return drafter_bytes(o->kind, &g->model, int8) + (path ? draft_vocab_bytes(path, &g->model, int8) : 0);
+    const struct model *m = &at->g->model;
+    return drafter_bytes(at->drafter->kind, m, at->int8) +
+           (at->path ? draft_vocab_bytes(at->path, m, at->int8) : 0);
 }
 
-static void *open_file(const struct drafter_ops *o, const char *path, const struct engine *g, bool int8,
-                       struct err *e)
+static int open_file(void *weights, const struct weights_at *at, struct err *e)
 {
-    struct drafter_file *f = calloc(1, o->kind->size);
-    if (!f)
-        err_set(e, ERR_FAILED, "%s: out of memory", o->name);
-    else if (drafter_open(f, o->kind, path, &g->model, int8, e))
-        free(f), f = NULL;
-    return f;
+    return drafter_open(weights, at->drafter->kind, at->path, &at->g->model, at->int8, e);
 }
 
-static void close_file(const struct drafter_ops *o, void *weights)
-{
-    drafter_close(weights, o->kind);
-    free(weights);
-}
+static void close_file(void *weights) { drafter_close(weights, ((struct drafter_file *)weights)->kind); }
 
 double file_weights_head(const struct decoder *d, const struct drafter_file *f)
 {
@@ -55,6 +37,6 @@ double file_weights_head(const struct decoder *d, const struct drafter_file *f)
 
 static bool is_foreign(const void *weights) { return ((const struct drafter_file *)weights)->foreign; }
 
-const struct drafter_weights file_weights = { .present = present, .check = check, .bytes = bytes,
+const struct drafter_weights file_weights = { .find = find, .check = check, .bytes = bytes,
                                               .open = open_file, .close = close_file,
                                               .is_foreign = is_foreign };

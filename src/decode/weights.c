@@ -2,16 +2,30 @@
 #include "src/decode/weights.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
-/* Whether the matrices of a drafter are kept in 8 bits, as those of the model for drafts are. */
-static bool int8(const struct draft_settings *set, const struct model *m)
+#include "src/model/drafter_file.h"
+
+/* The weights at `path`, or where those of the model lie, whose name is written to `own`. path stays NULL
+ * where they lie nowhere, and *e says why, or in the model's own files. Matrices are kept in 8 bits as those
+ * of the model for drafts are. */
+static struct weights_at at(char own[PATH_BYTES], enum drafter d, const struct draft_settings *set,
+                            const char *path, const struct engine *g, struct err *e)
 {
-    return set->weights == WEIGHTS_INT8 && m->dev->host_memory;
+    const struct drafter_ops *o = drafters[d];
+    if (!path && o->weights->find && o->weights->find(o, own, g->dir, e) == 0)
+        path = own;
+    return (struct weights_at){ o, path, g,
+                                set && set->weights == WEIGHTS_INT8 && g->model.dev->host_memory };
 }
 
 bool weights_present(enum drafter d, const char *model)
 {
-    return weights_has(d) && drafters[d]->weights->present(drafters[d], model);
+    char path[PATH_BYTES];
+    struct err ignored;
+    return weights_has(d) && (drafters[d]->weights->find
+                                  ? drafters[d]->weights->find(drafters[d], path, model, &ignored) == 0
+                                  : drafters[d]->weights->present(model));
 }
 
 unsigned weights_of_auto(unsigned present, bool fixed_tree)
@@ -24,7 +38,9 @@ unsigned weights_of_auto(unsigned present, bool fixed_tree)
 
 int weights_check(enum drafter d, const char *path, const struct engine *g, struct err *e)
 {
-    return drafters[d]->weights->check(drafters[d], path, g, e);
+    char own[PATH_BYTES];
+    const struct weights_at w = at(own, d, NULL, path, g, e);
+    return !w.path && drafters[d]->weights->find ? -1 : drafters[d]->weights->check(&w, e);
 }
 
 int weights_missing(enum drafter d, const char *option, const char *model, struct err *e)
@@ -39,20 +55,35 @@ int weights_missing(enum drafter d, const char *option, const char *model, struc
 size_t weights_bytes(enum drafter d, const struct draft_settings *set, const char *path,
                      const struct engine *g)
 {
-    return drafters[d]->weights->bytes(drafters[d], path, g, int8(set, &g->model));
+    char own[PATH_BYTES];
+    struct err ignored;
+    const struct weights_at w = at(own, d, set, path, g, &ignored);
+    return drafters[d]->weights->bytes(&w);
 }
 
 int weights_open(struct engine *g, enum drafter d, const struct draft_settings *set, const char *path,
                  struct err *e)
 {
-    g->weights[d] = drafters[d]->weights->open(drafters[d], path, g, int8(set, &g->model), e);
-    return g->weights[d] ? 0 : -1;
+    const struct drafter_weights *own = drafters[d]->weights;
+    char found[PATH_BYTES];
+    const struct weights_at w = at(found, d, set, path, g, e);
+    if (!w.path && own->find)
+        return -1;
+    g->weights[d] = calloc(1, own->size ? own->size : drafters[d]->kind->size);
+    if (!g->weights[d])
+        return err_set(e, ERR_FAILED, "%s: out of memory", drafters[d]->name);
+    if (own->open(g->weights[d], &w, e) == 0)
+        return 0;
+    free(g->weights[d]);
+    g->weights[d] = NULL;
+    return -1;
 }
 
 void weights_close(struct engine *g, enum drafter d)
 {
     if (g->weights[d])
-        drafters[d]->weights->close(drafters[d], g->weights[d]);
+        drafters[d]->weights->close(g->weights[d]);
+    free(g->weights[d]);
     g->weights[d] = NULL;
 }
 

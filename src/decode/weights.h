@@ -6,23 +6,33 @@
 #include "src/decode/decode.h"
 #include "src/decode/engine.h"
 
-/* The weights of a drafter that has some. `o` is the drafter. */
+/* Which weights are meant. */
+struct weights_at {
+    const struct drafter_ops *drafter;
+    const char *path;                /* what the user named, else what `find` found, else NULL */
+    const struct engine *g;
+    bool int8;                       /* their matrices in 8 bits */
+};
+/* The weights of a drafter that has some. */
 struct drafter_weights {
     bool on_devices;                 /* they work on a GPU, too */
+    size_t size;                     /* of their struct; 0: that of the drafter's `kind` */
     /* What a user reads where the model has none, after the name of the model, and where they were made for
      * another model, after the name of the file. NULL: what weights.c says. */
     const char *missing, *foreign;
-    /* Whether a model has them. Looks at names and metadata only. */
-    bool (*present)(const struct drafter_ops *o, const char *model);
-    /* Whether `open` would find tensors that fit in the file (NULL: the model's own). Reads headers only, and
-     * needs no weights of the model. */
-    int  (*check)(const struct drafter_ops *o, const char *path, const struct engine *g, struct err *e);
-    /* The bytes that they will hold, before they are read. int8: their matrices in 8 bits. */
-    size_t (*bytes)(const struct drafter_ops *o, const char *path, const struct engine *g, bool int8);
-    /* Opens them for an engine whose model is loaded. NULL: *e says why. */
-    void *(*open)(const struct drafter_ops *o, const char *path, const struct engine *g, bool int8,
-                  struct err *e);
-    void (*close)(const struct drafter_ops *o, void *weights);
+    /* Where the weights of a model lie, which it need not have in its own files. NULL: they lie there, and
+     * `present` says whether a model has them. Both look at names and metadata only. */
+    int  (*find)(const struct drafter_ops *o, char path[PATH_BYTES], const char *model, struct err *e);
+    bool (*present)(const char *model);
+    /* Whether `open` would find tensors that fit. Reads headers only, and needs no weights of the model. */
+    int  (*check)(const struct weights_at *at, struct err *e);
+    /* The bytes that they will hold, before they are read. path NULL: there are none, or they lie in the
+     * model's own files. */
+    size_t (*bytes)(const struct weights_at *at);
+    /* Opens them, in a struct of zeros, for an engine whose model is loaded. After a failure they are
+     * closed. */
+    int  (*open)(void *weights, const struct weights_at *at, struct err *e);
+    void (*close)(void *weights);
     /* Whether they were made for another model. NULL: never. */
     bool (*is_foreign)(const void *weights);
     /* Bytes of those that lie in the model's own files, whose headers are open; 0: there are none. NULL: they

@@ -155,6 +155,7 @@ static int open_file(struct drafter_file *f, const struct drafter_kind *k, const
 {
     struct tensors ts;
     memset(f, 0, k->size);
+    f->kind = k;
     f->model = m;
     if (!path && drafter_find(f->path, m->path, k->name, e))
         return -1;

@@ -11,6 +11,7 @@ int drafter_find(char path[PATH_BYTES], const char *model, const char *kind, str
 /* What all trained drafters with such files have: the first member of the struct of each. {0} is
  * closed. */
 struct drafter_file {
+    const struct drafter_kind *kind;
     const struct model *model;           /* borrowed */
     bool foreign;                        /* the file names another model: see drafter_open */
     char path[PATH_BYTES];

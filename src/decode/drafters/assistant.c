@@ -150,71 +150,41 @@ static void assistant_learn(struct decoder *d, const struct pass_part *p, double
 
 /* ---- weights: beside the model, or where the user says ---- */
 
-static bool present(const struct drafter_ops *o, const char *model)
+static int find(const struct drafter_ops *o, char path[PATH_BYTES], const char *model, struct err *e)
 {
-    char path[PATH_BYTES];
     (void)o;
-    return assistant_find(path, model);
+    return assistant_find(path, model)
+               ? 0
+               : err_set(e, ERR_INPUT, "--drafter: %s has no assistant beside it; assistant:DIR names one",
+                         model);
 }
 
-/* The drafter at `path`, or that of the model. NULL: there is none. */
-static const char *place_of(char own[PATH_BYTES], const char *path, const struct engine *g)
+static int check(const struct weights_at *at, struct err *e)
 {
-    return path ? path : assistant_find(own, g->dir) ? own : NULL;
+    return assistant_check(at->path, &at->g->model, false, NULL, e);
 }
 
-static int none(const struct engine *g, struct err *e)
+static size_t bytes(const struct weights_at *at)
 {
-    return err_set(e, ERR_INPUT, "--drafter: %s has no assistant beside it; assistant:DIR names one", g->dir);
-}
-
-static int check(const struct drafter_ops *o, const char *path, const struct engine *g, struct err *e)
-{
-    char own[PATH_BYTES];
-    const char *place = place_of(own, path, g);
-    (void)o;
-    return place ? assistant_check(place, &g->model, false, NULL, e) : none(g, e);
-}
-
-static size_t bytes(const struct drafter_ops *o, const char *path, const struct engine *g, bool int8)
-{
-    char own[PATH_BYTES];
     struct err ignored;
     size_t n = 0;
-    const char *place = place_of(own, path, g);
-    (void)o;
-    if (place)
-        assistant_check(place, &g->model, int8, &n, &ignored);
+    if (at->path)
+        assistant_check(at->path, &at->g->model, at->int8, &n, &ignored);
     return n;
 }
 
-static void *open_weights(const struct drafter_ops *o, const char *path, const struct engine *g, bool int8,
-                          struct err *e)
+static int open_weights(void *weights, const struct weights_at *at, struct err *e)
 {
-    char own[PATH_BYTES];
-    const char *place = place_of(own, path, g);
-    struct assistant *t = place ? calloc(1, sizeof *t) : NULL;
-    (void)o;
-    if (!place)
-        none(g, e);
-    else if (!t)
-        err_set(e, ERR_FAILED, "%s: out of memory", place);
-    else if (assistant_open(t, place, &g->model, int8, e))
-        free(t), t = NULL;
-    return t;
+    return assistant_open(weights, at->path, &at->g->model, at->int8, e);
 }
 
-static void close_weights(const struct drafter_ops *o, void *weights)
-{
-    (void)o;
-    assistant_close(weights);
-    free(weights);
-}
+static void close_weights(void *weights) { assistant_close(weights); }
 
 static const struct drafter_weights weights = {
+    .size = sizeof(struct assistant),
     .missing = "has no drafter of Gemma 4 beside it, MODEL-assistant or assistant/; --drafter assistant:DIR "
                "names one",
-    .present = present,
+    .find = find,
     .check = check,
     .bytes = bytes,
     .open = open_weights,

@@ -131,52 +131,42 @@ static void heads_observe(struct decoder *d)
 
 /* ---- weights ---- */
 
-static bool present(const struct drafter_ops *o, const char *model) { (void)o; return heads_present(model); }
-
-static int check(const struct drafter_ops *o, const char *path, const struct engine *g, struct err *e)
+static int check(const struct weights_at *at, struct err *e)
 {
-    (void)o;
-    return heads_check(path ? path : g->dir, &g->model, e);
+    return heads_check(at->path ? at->path : at->g->dir, &at->g->model, e);
 }
 
-static size_t bytes(const struct drafter_ops *o, const char *path, const struct engine *g, bool int8)
+static size_t bytes(const struct weights_at *at)
 {
     char own[PATH_BYTES];
-    (void)o;
-    snprintf(own, sizeof own, "%.*s/" HEADS_FILE, PATH_BYTES - 32, g->dir);
-    return heads_bytes(&g->model, USUAL_HEADS) + draft_vocab_bytes(path ? path : own, &g->model, int8);
+    snprintf(own, sizeof own, "%.*s/" HEADS_FILE, PATH_BYTES - 32, at->g->dir);
+    return heads_bytes(&at->g->model, USUAL_HEADS) +
+           draft_vocab_bytes(at->path ? at->path : own, &at->g->model, at->int8);
 }
 
-static void *open_weights(const struct drafter_ops *o, const char *path, const struct engine *g, bool int8,
-                          struct err *e)
+static int open_weights(void *weights, const struct weights_at *at, struct err *e)
 {
-    struct heads *h = calloc(1, sizeof *h);
-    (void)o;
-    if (!h)
-        err_set(e, ERR_FAILED, "heads: out of memory");
-    else if (heads_open(h, path, &g->model, e) || draft_vocab_gather(&h->vocab, &g->model, int8, e)) {
-        heads_close(h);
-        free(h), h = NULL;
-    }
-    return h;
+    struct heads *h = weights;
+    if (heads_open(h, at->path, &at->g->model, e))
+        return -1;
+    if (draft_vocab_gather(&h->vocab, &at->g->model, at->int8, e) == 0)
+        return 0;
+    heads_close(h);
+    return -1;
 }
 
-static void close_weights(const struct drafter_ops *o, void *weights)
-{
-    (void)o;
-    heads_close(weights);
-    free(weights);
-}
+static void close_weights(void *weights) { heads_close(weights); }
 
 static bool is_foreign(const void *weights) { return ((const struct heads *)weights)->foreign; }
 
 static const struct drafter_weights weights = {
     .on_devices = true,
+    .size = sizeof(struct heads),
     .missing = "has no drafting heads, neither in its checkpoint nor as heads.safetensors; --drafter "
                "heads:FILE names some",
     .foreign = "these heads were trained for another model: few of their guesses will come true, and the "
                "text is the same",
-    .present = present,
+    .present = heads_present,
     .check = check,
     .bytes = bytes,
     .open = open_weights,

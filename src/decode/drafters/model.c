@@ -188,50 +188,36 @@ static void small_keep(struct decoder *d, const struct pass_part *p)
 
 /* ---- weights: a folder or file that the user names ---- */
 
-static const char no_model[] = "--drafter: model needs a model: model:DIR";
-
-static bool present(const struct drafter_ops *o, const char *model) { (void)o, (void)model; return false; }
-
-static int check(const struct drafter_ops *o, const char *path, const struct engine *g, struct err *e)
+static int find(const struct drafter_ops *o, char path[PATH_BYTES], const char *model, struct err *e)
 {
-    (void)o;
-    return path ? small_model_check(path, &g->model, g->tokenizer, false, NULL, e)
-                : err_set(e, ERR_INPUT, no_model);
+    (void)o, (void)path, (void)model;
+    return err_set(e, ERR_INPUT, "--drafter: model needs a model: model:DIR");
 }
 
-static size_t bytes(const struct drafter_ops *o, const char *path, const struct engine *g, bool int8)
+static int check(const struct weights_at *at, struct err *e)
+{
+    return small_model_check(at->path, &at->g->model, at->g->tokenizer, false, NULL, e);
+}
+
+static size_t bytes(const struct weights_at *at)
 {
     struct err ignored;
     size_t n = 0;
-    (void)o;
-    if (path)
-        small_model_check(path, &g->model, g->tokenizer, int8, &n, &ignored);
+    if (at->path)
+        small_model_check(at->path, &at->g->model, at->g->tokenizer, at->int8, &n, &ignored);
     return n;
 }
 
-static void *open_weights(const struct drafter_ops *o, const char *path, const struct engine *g, bool int8,
-                          struct err *e)
+static int open_weights(void *weights, const struct weights_at *at, struct err *e)
 {
-    struct small_model *s = path ? calloc(1, sizeof *s) : NULL;
-    (void)o;
-    if (!path)
-        err_set(e, ERR_INPUT, no_model);
-    else if (!s)
-        err_set(e, ERR_FAILED, "%s: out of memory", path);
-    else if (small_model_open(s, path, &g->model, g->tokenizer, int8, e))
-        free(s), s = NULL;
-    return s;
+    return small_model_open(weights, at->path, &at->g->model, at->g->tokenizer, at->int8, e);
 }
 
-static void close_weights(const struct drafter_ops *o, void *weights)
-{
-    (void)o;
-    small_model_close(weights);
-    free(weights);
-}
+static void close_weights(void *weights) { small_model_close(weights); }
 
-static const struct drafter_weights weights = { .present = present, .check = check, .bytes = bytes,
-                                                .open = open_weights, .close = close_weights };
+static const struct drafter_weights weights = { .size = sizeof(struct small_model), .find = find,
+                                                .check = check, .bytes = bytes, .open = open_weights,
+                                                .close = close_weights };
 
 /* ---- the table ---- */
 

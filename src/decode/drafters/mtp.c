@@ -266,13 +266,10 @@ static void mtp_learn(struct decoder *d, const struct pass_part *p, double secon
 
 /* ---- weights: a layer of the model's own files ---- */
 
-static bool present(const struct drafter_ops *o, const char *model) { (void)o; return mtp_present(model); }
-
-static int check(const struct drafter_ops *o, const char *path, const struct engine *g, struct err *e)
+static int check(const struct weights_at *at, struct err *e)
 {
     size_t n;
-    (void)o, (void)path;
-    return mtp_check(&g->model, &g->tensors, &n, e);
+    return mtp_check(&at->g->model, &at->g->tensors, &n, e);
 }
 
 static size_t bytes_in_files(const struct engine *g)
@@ -282,34 +279,22 @@ static size_t bytes_in_files(const struct engine *g)
     return mtp_check(&g->model, &g->tensors, &n, &ignored) ? 0 : n;
 }
 
-static size_t bytes(const struct drafter_ops *o, const char *path, const struct engine *g, bool int8)
+static size_t bytes(const struct weights_at *at)
 {
-    (void)path;
-    return mtp_bytes(&g->model, g->own_bytes[o->id], int8);
+    return mtp_bytes(&at->g->model, at->g->own_bytes[DRAFTER_MTP], at->int8);
 }
 
-static void *open_weights(const struct drafter_ops *o, const char *path, const struct engine *g, bool int8,
-                          struct err *e)
+static int open_weights(void *weights, const struct weights_at *at, struct err *e)
 {
-    struct mtp *t = calloc(1, sizeof *t);
-    (void)o, (void)path;
-    if (!t)
-        err_set(e, ERR_FAILED, "mtp: out of memory");
-    else if (mtp_open(t, &g->model, g->dir, g->encoding, int8, e))
-        free(t), t = NULL;
-    return t;
+    return mtp_open(weights, &at->g->model, at->g->dir, at->g->encoding, at->int8, e);
 }
 
-static void close_weights(const struct drafter_ops *o, void *weights)
-{
-    (void)o;
-    mtp_close(weights);
-    free(weights);
-}
+static void close_weights(void *weights) { mtp_close(weights); }
 
 static const struct drafter_weights weights = {
+    .size = sizeof(struct mtp),
     .missing = "has no draft layer (MTP): its files have no tensor mtp.fc.weight",
-    .present = present,
+    .present = mtp_present,
     .check = check,
     .bytes = bytes,
     .open = open_weights,
