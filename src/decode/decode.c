@@ -34,9 +34,7 @@ void decode_plan(struct memory_plan *plan, const struct decode_setup *setup, con
     if (!m->dev->host_memory)
         memory_plan_add_on(plan, m->dev, "choosing tokens",
                            device_sampler_device_bytes(m, draft_rows(&setup->draft)));
-    for (const struct drafter_ops *o = NULL; (o = drafter_next(draft->drafters, o));)
-        if (o->plan)
-            o->plan(plan, setup, m, n_max);
+    draft_plan_states(plan, setup, m, n_max);
 }
 
 int decode_open(struct decoder *d, const struct model *m, const struct sampling *p,

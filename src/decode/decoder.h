@@ -43,7 +43,8 @@ struct decoder {                     /* {0} is closed */
     size_t n_tokens;
     struct kv kv;
     struct device_sampler *sampler;  /* samples tokens where the logits are */
-    void *own[N_DRAFTERS];           /* what a drafter keeps for the text */
+    /* what a drafter keeps for the text (struct drafter_ops, state and memory) */
+    void *own[N_DRAFTERS]; float *floats[N_DRAFTERS];
     size_t current_cache;            /* index of the partial cache's present settings */
     /* the device's [hidden]: the model's residual in the last draft pass, where heads want it; or NULL */
     float *pass_hidden;

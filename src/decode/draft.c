@@ -4,6 +4,7 @@
 #include "src/decode/verify_published.h"
 #include "src/model/config_tensors.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 unsigned draft_default_set(void)
@@ -114,6 +115,56 @@ size_t draft_rows(const struct draft_settings *s)
 
 size_t draft_bytes(const struct draft_settings *s) { return s->drafters ? sizeof(struct tree) : 0; }
 
+/* ---- the states of drafters ---- */
+
+void draft_plan_states(struct memory_plan *plan, const struct decode_setup *set, const struct model *m,
+                       size_t n_max)
+{
+    for (const struct drafter_ops *o = NULL; (o = drafter_next(set->draft.drafters, o));) {
+        if (o->plan)
+            o->plan(plan, set, m, n_max);
+        if (!o->memory)
+            continue;
+        const struct drafter_memory x = o->memory(set, m, n_max);
+        if (x.name)
+            memory_plan_add(plan, x.name, o->state + (x.kv.n_layers ? kv_bytes(&x.kv) : 0) +
+                                              x.floats * sizeof(float) + x.others);
+    }
+}
+
+static int open_state(struct decoder *d, const struct drafter_ops *o, struct err *e)
+{
+    const size_t caches = d->n_caches;
+    const struct drafter_memory x =
+        o->memory ? o->memory(&d->set, d->model, d->n_max) : (struct drafter_memory){ 0 };
+    d->own[o->id] = o->state ? calloc(1, o->state) : NULL;
+    d->floats[o->id] = x.floats ? mem_alloc(x.floats * sizeof(float)) : NULL;
+    if ((o->state && !d->own[o->id]) || (x.floats && !d->floats[o->id]))
+        return err_set(e, ERR_FAILED, "drafting: out of memory");
+    if ((x.kv.n_layers && kv_open(d->own[o->id], d->model->dev, &x.kv, e)) || (o->open && o->open(d, e)))
+        return -1;
+    if (o->reads && d->n_caches == caches)
+        draft_add_cache(d, o, KV_FULL, SIZE_MAX);
+    return 0;
+}
+
+static void close_state(struct decoder *d, const struct drafter_ops *o)
+{
+    if (d->own[o->id] && o->close)
+        o->close(d);
+    if (o->memory && (d->own[o->id] || d->floats[o->id])) {
+        const struct drafter_memory x = o->memory(&d->set, d->model, d->n_max);
+        if (d->own[o->id] && x.kv.n_layers)
+            kv_close(d->own[o->id]);
+        mem_free(d->floats[o->id], x.floats * sizeof(float));
+    }
+    if (o->state)
+        free(d->own[o->id]);
+    d->own[o->id] = d->floats[o->id] = NULL;
+}
+
+/* ---- opening ---- */
+
 static void read_bytes(const struct decoder *d, struct pass_bytes reads[CACHES_MAX])
 {
     for (size_t i = 0; i < d->n_caches; i++)
@@ -160,7 +211,7 @@ int draft_open(struct decoder *d, struct err *e)
     }
     for (const struct drafter_ops *o = NULL; (o = drafter_next(d->set.draft.drafters, o));) {
         d->ask_model |= (unsigned)asks_model(o) << o->id;
-        if (o->open && o->open(d, e))
+        if (open_state(d, o, e))
             return -1;
     }
     start_planner(d);
@@ -178,8 +229,7 @@ void draft_with(struct decoder *d, const struct model *m)
 void draft_close(struct decoder *d)
 {
     for (const struct drafter_ops *o = NULL; (o = drafter_next(ALL_DRAFTERS, o));)
-        if (o->close)
-            o->close(d);
+        close_state(d, o);
     mem_free(d->round.tree, sizeof *d->round.tree);
 }
 

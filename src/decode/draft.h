@@ -47,6 +47,10 @@ struct pass_part {
     const float *hidden;             /* of the rows, where `forward` leaves hidden states for `keep` */
 };
 
+/* The memory that the state of a drafter has: a cache, with which its struct begins (no layers: none), and
+ * floats of the host. name: in a plan, which adds `others`; NULL: it is planned elsewhere. */
+struct drafter_memory { const char *name; struct kv_size kv; size_t floats, others; };
+
 struct drafter_ops {
     enum drafter id;
     const char *name;                /* in --drafter, reports and snapshots */
@@ -71,8 +75,11 @@ struct drafter_ops {
     bool reads_prompt;
     /* its passes leave the model's hidden state in pass_hidden, for heads, which follow them */
     bool leaves_hidden;
-    /* Its own state for a text of n_max tokens: its memory, added to a plan before weights are open; opening,
-     * closing, and emptying it for another text. Each may be NULL. */
+    /* Its own state for a text of n_max tokens: the size of its struct, d->own, which begins as zeros, or 0;
+     * its memory, and what else it adds to a plan, when weights may not be open; opening and closing the
+     * rest, and emptying it for another text. Each may be NULL. */
+    size_t state;
+    struct drafter_memory (*memory)(const struct decode_setup *set, const struct model *m, size_t n_max);
     void (*plan)(struct memory_plan *plan, const struct decode_setup *set, const struct model *m,
                  size_t n_max);
     int  (*open)(struct decoder *d, struct err *e);
@@ -143,6 +150,9 @@ enum { ALL_DRAFTERS = (1 << N_DRAFTERS) - 1 };
 
 /* Bytes of drafting without the state of each drafter. */
 size_t draft_bytes(const struct draft_settings *s);
+/* Adds the states of drafters for a text of n_max tokens. */
+void draft_plan_states(struct memory_plan *plan, const struct decode_setup *set, const struct model *m,
+                       size_t n_max);
 /* Opens the drafters and the planner of a decoder that is open but for them. The caller calls draft_close,
  * also after a failure. */
 int draft_open(struct decoder *d, struct err *e);
@@ -157,7 +167,7 @@ void draft_reset(struct decoder *d);
 void draft_cut(struct decoder *d);
 
 /* For drafters that make passes, in `open`: a setting of its cache that the plan may choose. The settings of
- * a drafter follow each other. */
+ * a drafter follow each other. A drafter that adds none has a cache without a budget. */
 static inline void draft_add_cache(struct decoder *d, const struct drafter_ops *ops, enum kv_policy policy,
                                    size_t budget)
 {

@@ -2,7 +2,6 @@
  * reads the root with the model's state before it; pass k reads the likeliest nodes of depth k with the
  * states that pass k - 1 left for their parents. Between rounds one state is kept, of the last committed row.
  * A text that was rebuilt from tokens has none until its next round. Start reading at assistant_pass(). */
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/decode/draft.h"
@@ -26,9 +25,11 @@ static struct guesses *guesses_of(const struct decoder *d) { return d->own[DRAFT
 
 /* ---- memory ---- */
 
-static size_t floats_of(const struct model *m)
+static struct drafter_memory assistant_memory(const struct decode_setup *set, const struct model *m,
+                                              size_t n_max)
 {
-    return (1 + 1 + NODES + 2 * (size_t)ASSISTANT_BEAM) * m->config.hidden;
+    (void)set, (void)n_max;
+    return (struct drafter_memory){ .floats = (1 + 1 + NODES + 2 * ASSISTANT_BEAM) * m->config.hidden };
 }
 
 static void assistant_plan(struct memory_plan *plan, const struct decode_setup *set, const struct model *m,
@@ -37,31 +38,18 @@ static void assistant_plan(struct memory_plan *plan, const struct decode_setup *
     const struct assistant *t = set->weights[DRAFTER_ASSISTANT];
     /* texts share one; that of m is about as large */
     const size_t work = t && t->n_max >= n_max ? 0 : assistant_work_bytes(t ? &t->own : m, n_max);
-    memory_plan_add(plan, "assistant's buffers", work + floats_of(m) * sizeof(float));
+    memory_plan_add(plan, "assistant's buffers",
+                    work + assistant_memory(set, m, n_max).floats * sizeof(float));
 }
 
 static int assistant_begin(struct decoder *d, struct err *e)
 {
     const size_t hidden = d->model->config.hidden;
-    struct guesses *s = calloc(1, sizeof *s);
-    if (s && !(s->last = mem_alloc(floats_of(d->model) * sizeof *s->last)))
-        free(s), s = NULL;
-    if (!s)
-        return err_set(e, ERR_FAILED, "drafting: out of memory");
+    struct guesses *s = guesses_of(d);
+    s->last = d->floats[DRAFTER_ASSISTANT];
     s->state = s->last + hidden;
     s->input = s->state + (1 + NODES) * hidden;
-    d->own[DRAFTER_ASSISTANT] = s;
-    draft_add_cache(d, &drafter_assistant, KV_FULL, SIZE_MAX);
     return assistant_reserve(weights_of(d), d->kv.n_max, e);
-}
-
-static void assistant_end(struct decoder *d)
-{
-    struct guesses *s = guesses_of(d);
-    if (s)
-        mem_free(s->last, floats_of(d->model) * sizeof *s->last);
-    free(s);
-    d->own[DRAFTER_ASSISTANT] = NULL;
 }
 
 static void assistant_reset(struct decoder *d) { guesses_of(d)->at = 0; }
@@ -204,7 +192,8 @@ static double assistant_prior(size_t i) { return calibrate_ranked(i, 0.9); }
 const struct drafter_ops drafter_assistant = {
     .id = DRAFTER_ASSISTANT, .name = "assistant", .turn = TURN_PASSES, .option = OPTION_FILE,
     .weights = &weights, .rows = assistant_rows, .prior = assistant_prior,
-    .plan = assistant_plan, .open = assistant_begin, .close = assistant_end, .reset = assistant_reset,
+    .state = sizeof(struct guesses), .memory = assistant_memory, .plan = assistant_plan,
+    .open = assistant_begin, .reset = assistant_reset,
     .prepare = assistant_prepare, .reads = assistant_reads,
     .pass = { .most = ASSISTANT_PASSES, .rows = ASSISTANT_ROWS, .per_depth = true, .by_depth = true,
               .choose = assistant_choose, .forward = assistant_pass, .keep = assistant_keep,

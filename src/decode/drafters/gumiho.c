@@ -7,7 +7,6 @@
  * A committed pair costs a copy of its state. The states of the window wait in a ring until the drafter is
  * asked; then its cache reads those that it lacks. A snapshot holds the ring. A text that was rebuilt from
  * tokens alone has no states: its ring begins anew. Start reading at gumiho_pass() and gumiho_prepare(). */
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/decode/draft.h"
@@ -42,48 +41,28 @@ static size_t next_pair(const struct serial *s) { return s->first + s->kv.n_past
 
 /* ---- memory ---- */
 
-static struct kv_size cache_size(const struct model *m, size_t n_max)
-{
-    return (struct kv_size){ device_draft_kv(m->dev), GUMIHO_LAYERS, m->config.n_kv_heads, m->head_dim,
-                             MIN((size_t)SLOTS, n_max), BEAM, 0 };
-}
-
 static size_t kept(size_t n_max) { return MIN((size_t)GUMIHO_WINDOW, n_max); }
-static size_t states_bytes(const struct model *m, size_t keep)
-{
-    return (keep + 1 + BEAM) * m->config.hidden * sizeof(float);
-}
 
-static void gumiho_plan(struct memory_plan *plan, const struct decode_setup *set, const struct model *m,
-                        size_t n_max)
+static struct drafter_memory gumiho_memory(const struct decode_setup *set, const struct model *m,
+                                           size_t n_max)
 {
     (void)set;
-    const struct kv_size size = cache_size(m, n_max);
-    memory_plan_add(plan, "Gumiho's window",
-                    sizeof(struct serial) + kv_bytes(&size) + states_bytes(m, kept(n_max)));
+    return (struct drafter_memory){
+        "Gumiho's window",
+        { device_draft_kv(m->dev), GUMIHO_LAYERS, m->config.n_kv_heads, m->head_dim,
+          MIN((size_t)SLOTS, n_max), BEAM, 0 },
+        (kept(n_max) + 1 + BEAM) * m->config.hidden, 0
+    };
 }
 
 static int gumiho_begin(struct decoder *d, struct err *e)
 {
-    const struct kv_size size = cache_size(d->model, d->n_max);
-    struct serial *s = calloc(1, sizeof *s);
-    d->own[DRAFTER_GUMIHO] = s;
-    if (!s || !(s->ring = mem_alloc(states_bytes(d->model, s->keep = kept(d->n_max)))))
-        return err_set(e, ERR_FAILED, "drafting: out of memory");
-    s->state = s->ring + s->keep * d->model->config.hidden;
-    draft_add_cache(d, &drafter_gumiho, KV_FULL, SIZE_MAX);
-    return kv_open(&s->kv, d->model->dev, &size, e);
-}
-
-static void gumiho_end(struct decoder *d)
-{
     struct serial *s = serial_of(d);
-    if (s) {
-        kv_close(&s->kv);
-        mem_free(s->ring, states_bytes(d->model, s->keep));
-    }
-    free(s);
-    d->own[DRAFTER_GUMIHO] = NULL;
+    (void)e;
+    s->keep = kept(d->n_max);
+    s->ring = d->floats[DRAFTER_GUMIHO];
+    s->state = s->ring + s->keep * d->model->config.hidden;
+    return 0;
 }
 
 /* Begins anew with pair `first`. */
@@ -345,8 +324,8 @@ const struct drafter_ops drafter_gumiho = {
     .every_layer = true, .whole_tree = true,
     .weights = &file_weights, .kind = &gumiho_kind, .forecast = &forecast, .rows = gumiho_rows,
     .prior = gumiho_prior,
-    .plan = gumiho_plan, .open = gumiho_begin, .close = gumiho_end, .reset = gumiho_reset,
-    .cut = gumiho_cut,
+    .state = sizeof(struct serial), .memory = gumiho_memory, .open = gumiho_begin,
+    .reset = gumiho_reset, .cut = gumiho_cut,
     .prepare = gumiho_prepare, .reads = gumiho_reads,
     .pass = { .most = PASSES, .rows = GUMIHO_BRANCHES * GUMIHO_HEADS, .per_depth = true, .by_depth = true,
               .choose = gumiho_choose, .forward = gumiho_pass, .learn = gumiho_learn },

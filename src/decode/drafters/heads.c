@@ -2,7 +2,6 @@
  * pass. After draft passes over the partial cache they continue the last one, as TokenSwift does. Start
  * reading at heads_expand() and heads_ahead(). */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/decode/draft.h"
@@ -45,10 +44,7 @@ static void heads_plan(struct memory_plan *plan, const struct decode_setup *set,
 static int heads_begin(struct decoder *d, struct err *e)
 {
     struct device *dev = d->model->dev;
-    struct heads_text *x = calloc(1, sizeof *x);
-    d->own[DRAFTER_HEADS] = x;
-    if (!x)
-        return err_set(e, ERR_FAILED, "drafting: out of memory");
+    struct heads_text *x = text_of(d);
     *x = sizes_of(heads_of(d), d->model);
     x->hidden = dev->alloc(dev, x->hidden_bytes);
     x->scratch = dev->alloc(dev, x->scratch_bytes);
@@ -62,15 +58,11 @@ static int heads_begin(struct decoder *d, struct err *e)
 
 static void heads_end(struct decoder *d)
 {
-    struct heads_text *x = text_of(d);
-    if (x) {
-        struct device *dev = d->model->dev;
-        dev->free(dev, x->logits, x->logits_bytes);
-        dev->free(dev, x->hidden, x->hidden_bytes);
-        dev->free(dev, x->scratch, x->scratch_bytes);
-    }
-    free(x);
-    d->own[DRAFTER_HEADS] = NULL;
+    const struct heads_text *x = text_of(d);
+    struct device *dev = d->model->dev;
+    dev->free(dev, x->logits, x->logits_bytes);
+    dev->free(dev, x->hidden, x->hidden_bytes);
+    dev->free(dev, x->scratch, x->scratch_bytes);
     d->pass_hidden = NULL;
 }
 
@@ -210,7 +202,8 @@ const struct drafter_ops drafter_heads = {
     .id = DRAFTER_HEADS, .name = "heads", .turn = TURN_MODEL, .option = OPTION_FILE, .tokenswift = true,
     .int8 = true, .every_layer = true, .whole_tree = true,
     .weights = &weights, .forecast = &forecast, .rows = heads_rows, .prior = heads_prior,
-    .plan = heads_plan, .open = heads_begin, .close = heads_end, .reset = heads_reset,
+    .state = sizeof(struct heads_text), .plan = heads_plan, .open = heads_begin, .close = heads_end,
+    .reset = heads_reset,
     .expand = heads_expand, .weights_read = heads_weights_read, .ahead = heads_ahead,
     .observe = heads_observe,
 };

@@ -7,7 +7,6 @@
  * the chance that its calibration cell has shown, the planner says how many passes pay, and a node becomes a
  * row of the next pass where its children's gain is worth that row's time. A fixed --tree says how many
  * children each node gets. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/decode/draft.h"
@@ -36,37 +35,14 @@ static struct beam *beam_of(const struct decoder *d) { return d->own[DRAFTER_LON
 
 /* ---- memory ---- */
 
-static struct kv_size cache_size(const struct model *m)
-{
-    return (struct kv_size){ device_draft_kv(m->dev), 1, m->config.n_kv_heads, m->head_dim, SLOTS, NODES, 0 };
-}
-
-static void longspec_plan(struct memory_plan *plan, const struct decode_setup *set, const struct model *m,
-                          size_t n_max)
+static struct drafter_memory longspec_memory(const struct decode_setup *set, const struct model *m,
+                                             size_t n_max)
 {
     (void)set, (void)n_max;
-    const struct kv_size size = cache_size(m);
-    memory_plan_add(plan, "LongSpec's window", sizeof(struct beam) + kv_bytes(&size));
-}
-
-static int longspec_begin(struct decoder *d, struct err *e)
-{
-    const struct kv_size size = cache_size(d->model);
-    struct beam *b = calloc(1, sizeof *b);
-    if (!b)
-        return err_set(e, ERR_FAILED, "drafting: out of memory");
-    d->own[DRAFTER_LONGSPEC] = b;
-    draft_add_cache(d, &drafter_longspec, KV_FULL, SIZE_MAX);
-    return kv_open(&b->kv, d->model->dev, &size, e);
-}
-
-static void longspec_end(struct decoder *d)
-{
-    struct beam *b = beam_of(d);
-    if (b)
-        kv_close(&b->kv);
-    free(b);
-    d->own[DRAFTER_LONGSPEC] = NULL;
+    return (struct drafter_memory){
+        "LongSpec's window",
+        { device_draft_kv(m->dev), 1, m->config.n_kv_heads, m->head_dim, SLOTS, NODES, 0 }, 0, 0
+    };
 }
 
 static void longspec_reset(struct decoder *d)
@@ -187,8 +163,8 @@ const struct drafter_ops drafter_longspec = {
     .every_layer = true,
     .weights = &file_weights, .kind = &longspec_kind, .forecast = &forecast, .rows = longspec_rows,
     .prior = longspec_prior,
-    .plan = longspec_plan, .open = longspec_begin, .close = longspec_end, .reset = longspec_reset,
-    .cut = longspec_cut,
+    .state = sizeof(struct beam), .memory = longspec_memory,
+    .reset = longspec_reset, .cut = longspec_cut,
     .prepare = longspec_prepare, .reads = longspec_reads,
     .pass = { .most = PASSES, .rows = LONGSPEC_ROWS, .per_depth = true, .by_depth = true,
               .choose = longspec_choose, .forward = longspec_pass, .learn = longspec_learn },

@@ -2,7 +2,6 @@
  * its own, which holds the first tokens and the most recent ones, as under the policy `window` of the partial
  * cache. The first pass of a round reads the tokens that it lacks, the root last. Start reading at
  * small_pass(). */
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/decode/draft.h"
@@ -28,35 +27,29 @@ static size_t end_of(const struct chain *c)
 
 /* ---- memory ---- */
 
-static struct kv_size cache_size(const struct model *m, size_t keys)
+static size_t keys_of(const struct draft_settings *s) { return MIN(s->kv_budget, (size_t)SMALL_KEYS); }
+
+/* Its bytes are planned with the weights, which must be open. */
+static struct drafter_memory small_memory(const struct decode_setup *set, const struct model *m, size_t n_max)
 {
-    struct kv_size z = model_cache(m, 2 * keys + 2 * SMALL_ROWS, 0);
-    z.type = device_draft_kv(m->dev);
-    return z;
+    const struct small_model *s = set->weights[DRAFTER_MODEL];
+    struct drafter_memory x = { 0 };
+    (void)n_max;
+    if (s)
+        x.kv = model_cache(&s->own, 2 * keys_of(&set->draft) + 2 * SMALL_ROWS, 0);
+    x.kv.type = device_draft_kv(m->dev);
+    return x;
 }
 
 static int small_begin(struct decoder *d, struct err *e)
 {
-    const size_t keys = MIN(d->set.draft.kv_budget, (size_t)SMALL_KEYS);
-    const struct kv_size size = cache_size(&small_of(d)->own, keys);
-    struct chain *c = calloc(1, sizeof *c);
-    if (!c)
-        return err_set(e, ERR_FAILED, "drafting: out of memory");
-    d->own[DRAFTER_MODEL] = c;
-    c->keys = keys;
+    struct chain *c = chain_of(d);
+    (void)e;
+    c->keys = keys_of(&d->set.draft);
     c->sinks = MIN(d->set.draft.kv_sinks, c->keys - 1);
     c->first = c->sinks;
     draft_add_cache(d, &drafter_model, KV_WINDOW, c->keys);
-    return kv_open(&c->kv, d->model->dev, &size, e);
-}
-
-static void small_end(struct decoder *d)
-{
-    struct chain *c = chain_of(d);
-    if (c)
-        kv_close(&c->kv);
-    free(c);
-    d->own[DRAFTER_MODEL] = NULL;
+    return 0;
 }
 
 static void small_reset(struct decoder *d)
@@ -243,7 +236,7 @@ static const struct drafter_forecast forecast = { .tokens = 2.647, .passes = 4,
 const struct drafter_ops drafter_model = {
     .id = DRAFTER_MODEL, .name = "model", .turn = TURN_PASSES, .option = OPTION_DIR,
     .weights = &weights, .forecast = &forecast, .rows = small_rows, .prior = small_prior,
-    .open = small_begin, .close = small_end, .reset = small_reset,
+    .state = sizeof(struct chain), .memory = small_memory, .open = small_begin, .reset = small_reset,
     .cut = small_cut,
     .prepare = small_prepare, .reads = small_reads,
     .pass = { .most = PASSES_MAX, .rows = SMALL_ROWS, .per_depth = true, .chain = true,

@@ -11,7 +11,6 @@
  * The LM head is most of what a pass reads. The plan may choose passes with a short one instead: they are a
  * way of their own, with seconds and chances of their own. Start reading at mtp_pass() and at
  * mtp_observe(). */
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/decode/draft.h"
@@ -42,36 +41,24 @@ static struct drafts *drafts_of(const struct decoder *d) { return d->own[DRAFTER
 
 /* ---- memory ---- */
 
-static size_t states_bytes(const struct model *m)
-{
-    return (PENDING + 1 + NODES + MTP_BEAM) * m->config.hidden * sizeof(float);
-}
-
 static size_t keys_of(const struct draft_settings *s) { return MIN(s->kv_budget, (size_t)MTP_KEYS); }
 
-static struct kv_size cache_size(const struct draft_settings *s, const struct model *m, size_t n_max)
+static struct drafter_memory mtp_memory(const struct decode_setup *set, const struct model *m, size_t n_max)
 {
-    const size_t slots = MIN(keys_of(s) + MTP_MORE, n_max) + MTP_PASSES;
-    return (struct kv_size){ device_draft_kv(m->dev), 1, m->config.n_kv_heads, m->head_dim, slots, NODES, 0 };
-}
-
-static void mtp_plan(struct memory_plan *plan, const struct decode_setup *set, const struct model *m,
-                     size_t n_max)
-{
-    const struct kv_size size = cache_size(&set->draft, m, n_max);
-    memory_plan_add(plan, "mtp cache", sizeof(struct drafts) + kv_bytes(&size) + states_bytes(m));
+    const size_t slots = MIN(keys_of(&set->draft) + MTP_MORE, n_max) + MTP_PASSES;
+    return (struct drafter_memory){
+        "mtp cache",
+        { device_draft_kv(m->dev), 1, m->config.n_kv_heads, m->head_dim, slots, NODES, 0 },
+        (PENDING + 1 + NODES + MTP_BEAM) * m->config.hidden, 0
+    };
 }
 
 static int mtp_begin(struct decoder *d, struct err *e)
 {
-    const struct kv_size size = cache_size(&d->set.draft, d->model, d->n_max);
     const size_t hidden = d->model->config.hidden;
-    struct drafts *s = calloc(1, sizeof *s);
-    if (s)
-        s->pending = mem_alloc(states_bytes(d->model));
-    d->own[DRAFTER_MTP] = s;
-    if (!s || !s->pending)
-        return err_set(e, ERR_FAILED, "drafting: out of memory");
+    struct drafts *s = drafts_of(d);
+    (void)e;
+    s->pending = d->floats[DRAFTER_MTP];
     s->state = s->pending + PENDING * hidden;
     s->input = s->state + (1 + NODES) * hidden;
     s->keys = keys_of(&d->set.draft);
@@ -81,18 +68,7 @@ static int mtp_begin(struct decoder *d, struct err *e)
         draft_add_cache(d, &drafter_mtp, KV_WINDOW, 0);
         s->brief = d->n_caches;
     }
-    return kv_open(&s->kv, d->model->dev, &size, e);
-}
-
-static void mtp_end(struct decoder *d)
-{
-    struct drafts *s = drafts_of(d);
-    if (s) {
-        kv_close(&s->kv);
-        mem_free(s->pending, states_bytes(d->model));
-    }
-    free(s);
-    d->own[DRAFTER_MTP] = NULL;
+    return 0;
 }
 
 /* Begins anew with the state of row `next`. */
@@ -333,7 +309,7 @@ static const struct drafter_forecast forecast = { .tokens = 2.89, .passes = 3,
 const struct drafter_ops drafter_mtp = {
     .id = DRAFTER_MTP, .name = "mtp", .turn = TURN_PASSES,
     .weights = &weights, .forecast = &forecast, .rows = mtp_rows, .prior = mtp_prior,
-    .plan = mtp_plan, .open = mtp_begin, .close = mtp_end, .reset = mtp_reset,
+    .state = sizeof(struct drafts), .memory = mtp_memory, .open = mtp_begin, .reset = mtp_reset,
     .prepare = mtp_prepare, .reads = mtp_reads,
     .pass = { .most = MTP_PASSES, .rows = MTP_ROWS, .per_depth = true, .by_depth = true,
               .choose = mtp_choose, .forward = mtp_pass, .keep = mtp_keep, .learn = mtp_learn },

@@ -91,11 +91,7 @@ static int ngram_begin(struct decoder *d, struct err *e)
     return rc;
 }
 
-static void ngram_end(struct decoder *d)
-{
-    ngram_close(table_of(d));
-    d->own[DRAFTER_NGRAM] = NULL;
-}
+static void ngram_end(struct decoder *d) { ngram_close(table_of(d)); }
 
 /* The table keeps what it learned. */
 static void ngram_cut(struct decoder *d) { (void)d; }

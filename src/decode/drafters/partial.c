@@ -1,7 +1,6 @@
 /* Draft passes of the model over the partial cache (TokenSwift; kvmgr/partial.h), and the heads after them.
  * Start reading at partial_forward(), one draft pass. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/decode/draft.h"
@@ -121,8 +120,6 @@ static int partial_begin(struct decoder *d, struct err *e)
 {
     const struct draft_settings *s = &d->set.draft;
     const size_t first = d->n_caches;
-    if (!(d->own[DRAFTER_PARTIAL] = calloc(1, sizeof(struct partial))))
-        return err_set(e, ERR_FAILED, "drafting: out of memory");
     for (size_t budget = 256;
          budget <= 1024 && !s->kv_fixed && budget > 2 * s->kv_sinks && budget < s->kv_budget; budget *= 4)
         add_caches(d, budget);
@@ -135,13 +132,7 @@ static int partial_begin(struct decoder *d, struct err *e)
     return 0;
 }
 
-static void partial_end(struct decoder *d)
-{
-    if (cache_of(d))
-        partial_close(cache_of(d));
-    free(cache_of(d));
-    d->own[DRAFTER_PARTIAL] = NULL;
-}
+static void partial_end(struct decoder *d) { partial_close(cache_of(d)); }
 
 static struct pass_bytes partial_reads(const struct decoder *d, size_t i)
 {
@@ -257,7 +248,7 @@ const struct drafter_ops drafter_partial = {
     .id = DRAFTER_PARTIAL, .name = "partial", .turn = TURN_PASSES, .by_default = true, .tokenswift = true,
     .int8 = true, .every_layer = true, .whole_tree = true,
     .forecast = &forecast, .rows = partial_rows, .prior = partial_prior,
-    .plan = partial_plan, .open = partial_begin, .close = partial_end,
+    .state = sizeof(struct partial), .plan = partial_plan, .open = partial_begin, .close = partial_end,
     .leaves_hidden = true, .prepare = partial_prepare, .reads = partial_reads, .score = partial_score,
     .pass = { .most = DRAFT_PASSES_MAX, .rows = BATCH_MAX, .chain = true, .ranks = true,
               .choose = partial_choose, .forward = partial_forward, .keep = partial_keep },

@@ -7,7 +7,6 @@
  *
  * The paper samples its drafts; here each pass proposes its likeliest tokens under the coin of their
  * position, as every drafter does (draft.h). */
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/decode/draft.h"
@@ -30,46 +29,24 @@ static struct ring *ring_of(const struct decoder *d) { return d->own[DRAFTER_SPI
 
 /* ---- memory ---- */
 
-static struct kv_size cache_size(const struct model *m)
-{
-    return (struct kv_size){ device_draft_kv(m->dev), SPIRE_LAYERS, m->config.n_kv_heads, m->head_dim,
-                             SPIRE_SLOTS, SPIRE_DEPTH, 0 };
-}
-
 static size_t slot_bytes(const struct model *m) { return SPIRE_LAYERS * m->config.hidden * sizeof(float); }
-static size_t slots_bytes(const struct model *m) { return SPIRE_SLOTS * slot_bytes(m); }
 
-static void spire_plan(struct memory_plan *plan, const struct decode_setup *set, const struct model *m,
-                       size_t n_max)
+static struct drafter_memory spire_memory(const struct decode_setup *set, const struct model *m, size_t n_max)
 {
-    (void)set, (void)n_max;
     enum { ROWS_USUAL = 256 };       /* of a prefill; the workspace keeps their residuals */
-    const struct kv_size size = cache_size(m);
-    memory_plan_add(plan, "SPIRe's window",
-                    sizeof(struct ring) + kv_bytes(&size) + slots_bytes(m) +
-                        workspace_keep_bytes(m, ROWS_USUAL));
+    (void)set, (void)n_max;
+    return (struct drafter_memory){
+        "SPIRe's window",
+        { device_draft_kv(m->dev), SPIRE_LAYERS, m->config.n_kv_heads, m->head_dim, SPIRE_SLOTS, SPIRE_DEPTH,
+          0 },
+        SPIRE_SLOTS * SPIRE_LAYERS * m->config.hidden, workspace_keep_bytes(m, ROWS_USUAL)
+    };
 }
 
 static int spire_begin(struct decoder *d, struct err *e)
 {
-    const struct kv_size size = cache_size(d->model);
-    struct ring *r = calloc(1, sizeof *r);
-    d->own[DRAFTER_SPIRE] = r;
-    if (!r || !(r->slot = mem_alloc(slots_bytes(d->model))))
-        return err_set(e, ERR_FAILED, "drafting: out of memory");
-    draft_add_cache(d, &drafter_spire, KV_FULL, SIZE_MAX);
-    return workspace_keep(d->set.buffers->work, d->model, e) ? -1 : kv_open(&r->kv, d->model->dev, &size, e);
-}
-
-static void spire_end(struct decoder *d)
-{
-    struct ring *r = ring_of(d);
-    if (r) {
-        kv_close(&r->kv);
-        mem_free(r->slot, slots_bytes(d->model));
-    }
-    free(r);
-    d->own[DRAFTER_SPIRE] = NULL;
+    ring_of(d)->slot = d->floats[DRAFTER_SPIRE];
+    return workspace_keep(d->set.buffers->work, d->model, e);
 }
 
 static size_t slots_of(const struct ring *r)
@@ -195,7 +172,7 @@ struct saved_ring { size_t start, end; bool sink; };
 
 static size_t spire_state_bytes(const struct decoder *d)
 {
-    return sizeof(struct saved_ring) + slots_bytes(d->model);
+    return sizeof(struct saved_ring) + SPIRE_SLOTS * slot_bytes(d->model);
 }
 
 static size_t spire_save(const struct decoder *d, void *out)
@@ -257,7 +234,7 @@ const struct drafter_ops drafter_spire = {
     .every_layer = true,
     .weights = &file_weights, .kind = &spire_kind, .forecast = &forecast, .rows = spire_rows,
     .prior = spire_prior,
-    .plan = spire_plan, .open = spire_begin, .close = spire_end, .reset = spire_reset,
+    .state = sizeof(struct ring), .memory = spire_memory, .open = spire_begin, .reset = spire_reset,
     .cut = spire_cut,
     .prepare = spire_prepare, .reads = spire_reads,
     .pass = { .most = SPIRE_DEPTH, .rows = SPIRE_ROWS, .per_depth = true, .chain = true, .by_depth = true,

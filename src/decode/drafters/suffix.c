@@ -48,11 +48,7 @@ static int suffix_begin(struct decoder *d, struct err *e)
     return rc;
 }
 
-static void suffix_end(struct decoder *d)
-{
-    suffix_close(suffix_of(d));
-    d->own[DRAFTER_SUFFIX] = NULL;
-}
+static void suffix_end(struct decoder *d) { suffix_close(suffix_of(d)); }
 
 static void suffix_empty(struct decoder *d) { suffix_reset(suffix_of(d)); }
 
