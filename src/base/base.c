@@ -256,6 +256,26 @@ fail:
     return -1;
 }
 
+int read_at(int fd, const char *path, void *dst, size_t at, size_t n, struct err *e)
+{
+    char *p = dst;
+    while (n) {
+        ssize_t r = pread(fd, p, n, (off_t)at);
+        if (r < 0 && errno == EINTR)
+            continue;
+        if (r < 0)
+            return err_set_system(e, ERR_FAILED, "%s: cannot read at offset %zu: %s", path, at,
+                                  strerror(errno));
+        if (r == 0)
+            return err_set(e, ERR_INPUT, "%s: the file ends at offset %zu, %zu more bytes are needed: the "
+                           "file became shorter", path, at, n);
+        p += r;
+        at += (size_t)r;
+        n -= (size_t)r;
+    }
+    return 0;
+}
+
 int stream_end(FILE *f)
 {
     const int lost = ferror(f);

@@ -62,6 +62,8 @@ size_t mem_rounded(size_t bytes);                    /* the bytes that mem_alloc
 /* Reads a whole regular file and adds a NUL after its bytes; free(*data). ERR_INPUT when the file is
  * missing, is not regular, has more than `max` bytes, or shrinks while it is read. */
 int file_read(char **data, size_t *size, const char *path, size_t max, struct err *e);
+/* Reads all of [at, at + n) of an open file. ERR_INPUT when the file ends before. */
+int read_at(int fd, const char *path, void *dst, size_t at, size_t n, struct err *e);
 
 /* Creates the file that will replace `path` once it is complete: "PATH.part-" and six digits, which go to
  * `name`. Its permissions are those of any new file. Returns the descriptor, or -1 and errno. */

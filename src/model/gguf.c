@@ -2,13 +2,11 @@
  * gguf_parse. */
 #include "src/model/gguf.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-enum { ALIGNMENT_MAX = 65536, KEY_MAX = 65535, SHOWN_MAX = 100 };
+enum { ALIGNMENT_MAX = 65536, KEY_MAX = 65535 };
 
 const struct gguf_type gguf_types[] = {
     { 0, "F32", 1, 4, DT_F32 },
@@ -60,19 +58,25 @@ struct cursor {
     const uint8_t *p;
     size_t at, have, size;
     bool more;                           /* the bytes end before the file does */
+    struct slice key;                    /* of the value that is read */
+    const struct gguf_tensor *tensor;    /* that is read, once it has a name */
     struct err *e;
 };
 
-/* Sets "file: offset N: ..."; returns -1. */
+/* Sets "file: offset N: key or tensor: ..."; returns -1. */
 static int bad(struct cursor *c, size_t at, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 static int bad(struct cursor *c, size_t at, const char *fmt, ...)
 {
-    char text[600];
+    char text[600], about[GGUF_NAME_MAX + 60] = "";
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    return err_set(c->e, ERR_INPUT, "%s: offset %zu: %s", c->g->file, at, text);
+    if (c->tensor)
+        snprintf(about, sizeof about, "tensor \"%s\": ", c->tensor->name);
+    else if (c->key.n)
+        snprintf(about, sizeof about, "%.*s: ", SHOWN(c->key));
+    return err_set(c->e, ERR_INPUT, "%s: offset %zu: %s%s", c->g->file, at, about, text);
 }
 
 /* The next n bytes, or NULL: the file ends, or more bytes are needed (c->more). */
@@ -142,21 +146,19 @@ static int take_strings(struct cursor *c, size_t n)
     return 0;
 }
 
-static int take_array(struct cursor *c, struct gguf_value *v, struct slice key)
+static int take_array(struct cursor *c, struct gguf_value *v)
 {
     const size_t at = c->at;
-    const int shown = (int)MIN(key.n, (size_t)SHOWN_MAX);
     uint64_t kind, n;
     if (take_number(c, 4, "type of an array", &kind) || take_number(c, 8, "length of an array", &n))
         return -1;
     if (kind >= GGUF_KINDS || kind == GGUF_ARRAY)
-        return bad(c, at, "%.*s: an array of type %zu, allowed are 0 to 8 and 10 to 12", shown,
-                   (const char *)key.p, (size_t)kind);
+        return bad(c, at, "an array of type %zu, allowed are 0 to 8 and 10 to 12", (size_t)kind);
     v->kind = (enum gguf_kind)kind;
     v->n = n;
     if (n > (c->size - c->at) / kind_bytes[kind])
-        return bad(c, at + 4, "%.*s: an array of %zu elements, the file has %zu more bytes", shown,
-                   (const char *)key.p, (size_t)n, c->size - c->at);
+        return bad(c, at + 4, "an array of %zu elements, the file has %zu more bytes", (size_t)n,
+                   c->size - c->at);
     v->data = c->p + c->at;
     if (kind == GGUF_STRING)
         return take_strings(c, n);
@@ -167,8 +169,7 @@ static int check_bools(struct cursor *c, const struct gguf_value *v)
 {
     for (size_t i = 0; v->kind == GGUF_BOOL && i < v->n; i++)
         if (v->data[i] > 1)
-            return bad(c, (size_t)(v->data - c->p) + i, "%.*s: a bool of %u, allowed are 0 and 1",
-                       (int)MIN(v->n_key, (size_t)SHOWN_MAX), v->key, v->data[i]);
+            return bad(c, (size_t)(v->data - c->p) + i, "a bool of %u, allowed are 0 and 1", v->data[i]);
     return 0;
 }
 
@@ -177,28 +178,22 @@ static int take_value(struct cursor *c, struct gguf_value *v)
     const size_t at = c->at;
     struct slice key, s;
     uint64_t kind;
-    *v = (struct gguf_value){ 0 };
+    c->key = (struct slice){ 0 };
     if (take_string(c, "a key", KEY_MAX, &key))
         return -1;
     if (!is_name(key))
         return bad(c, at, "a key that is empty or holds control characters");
-    v->key = key.p;
-    v->n_key = key.n;
+    c->key = key;
     if (take_number(c, 4, "type of a value", &kind))
         return -1;
     if (kind >= GGUF_KINDS)
-        return bad(c, c->at - 4, "%.*s: a value of type %zu, allowed are 0 to 12",
-                   (int)MIN(key.n, (size_t)SHOWN_MAX), v->key, (size_t)kind);
-    v->is_array = kind == GGUF_ARRAY;
-    v->kind = (enum gguf_kind)kind;
-    v->n = 1;
-    v->data = c->p + c->at;
-    const size_t from = c->at;
-    if (v->is_array ? take_array(c, v, key)
+        return bad(c, c->at - 4, "a value of type %zu, allowed are 0 to 12", (size_t)kind);
+    *v = (struct gguf_value){ key.p, key.n, (enum gguf_kind)kind, kind == GGUF_ARRAY, 1, c->p + c->at, 0 };
+    if (v->is_array            ? take_array(c, v)
         : kind == GGUF_STRING ? take_string(c, "a string", SIZE_MAX, &s)
                               : !take(c, kind_bytes[kind], "a value"))
         return -1;
-    v->bytes = c->at - (v->is_array ? (size_t)(v->data - c->p) : from);
+    v->bytes = c->at - (size_t)(v->data - c->p);
     return check_bools(c, v);
 }
 
@@ -211,15 +206,17 @@ static int by_key(const void *a, const void *b)
 
 static int take_values(struct cursor *c)
 {
-    struct gguf *g = c->g;
-    for (size_t i = 0; i < g->n_values; i++)
-        if (take_value(c, &g->value[i]))
+    struct gguf_value *v = c->g->value;
+    for (size_t i = 0; i < c->g->n_values; i++)
+        if (take_value(c, &v[i]))
             return -1;
-    qsort(g->value, g->n_values, sizeof *g->value, by_key);
-    for (size_t i = 1; i < g->n_values; i++)
-        if (by_key(&g->value[i - 1], &g->value[i]) == 0)
-            return bad(c, (size_t)((const uint8_t *)g->value[i].key - c->p), "%.*s: the key is given twice",
-                       (int)MIN(g->value[i].n_key, (size_t)SHOWN_MAX), g->value[i].key);
+    qsort(v, c->g->n_values, sizeof *v, by_key);
+    for (size_t i = 1; i < c->g->n_values; i++) {
+        c->key = (struct slice){ v[i].key, v[i].n_key };
+        if (by_key(&v[i - 1], &v[i]) == 0)
+            return bad(c, (size_t)((const uint8_t *)v[i].key - c->p), "the key is given twice");
+    }
+    c->key = (struct slice){ 0 };
     return 0;
 }
 
@@ -235,15 +232,13 @@ static int take_type(struct cursor *c, struct gguf_tensor *t)
             return 0;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         if (refused[i].id == id && !refused[i].name)
-            return bad(c, c->at - 4,
-                       "tensor \"%s\": type %zu was removed from the format; convert the model again",
-                       t->name, (size_t)id);
+            return bad(c, c->at - 4, "type %zu was removed from the format; convert the model again",
+                       (size_t)id);
         else if (refused[i].id == id)
             return bad(c, c->at - 4,
-                       "tensor \"%s\": type %s is not supported; supported are F32, F16, BF16, Q1_0, "
-                       "Q2_0, Q4_0 to Q8_0, Q2_K to Q6_K, IQ1_S to IQ4_XS, MXFP4, NVFP4, TQ1_0 and TQ2_0",
-                       t->name, refused[i].name);
-    return bad(c, c->at - 4, "tensor \"%s\": type %zu is unknown", t->name, (size_t)id);
+                       "type %s is not supported; supported are F32, F16, BF16, Q1_0, Q2_0, Q4_0 to Q8_0, "
+                       "Q2_K to Q6_K, IQ1_S to IQ4_XS, MXFP4, NVFP4, TQ1_0 and TQ2_0", refused[i].name);
+    return bad(c, c->at - 4, "type %zu is unknown", (size_t)id);
 }
 
 static int take_dims(struct cursor *c, struct gguf_tensor *t)
@@ -252,8 +247,7 @@ static int take_dims(struct cursor *c, struct gguf_tensor *t)
     if (take_number(c, 4, "dimensions of a tensor", &n))
         return -1;
     if (n < 1 || n > GGUF_DIMS_MAX)
-        return bad(c, c->at - 4, "tensor \"%s\": %zu dimensions, allowed are 1 to %d", t->name, (size_t)n,
-                   GGUF_DIMS_MAX);
+        return bad(c, c->at - 4, "%zu dimensions, allowed are 1 to %d", (size_t)n, GGUF_DIMS_MAX);
     t->n_dims = n;
     t->n_elements = 1;
     for (size_t i = 0; i < GGUF_DIMS_MAX; i++)
@@ -263,9 +257,8 @@ static int take_dims(struct cursor *c, struct gguf_tensor *t)
             return -1;
         if (d < 1 || d > (size_t)INT64_MAX / t->n_elements)
             return bad(c, c->at - 8,
-                       "tensor \"%s\": dimension %zu is %zu; allowed are 1 and more, with a product "
-                       "below 2^63",
-                       t->name, i, (size_t)d);
+                       "dimension %zu is %zu; allowed are 1 and more, with a product below 2^63", i,
+                       (size_t)d);
         t->dim[i] = d;
         t->n_elements *= d;
     }
@@ -278,28 +271,28 @@ static int take_tensor(struct cursor *c, struct gguf_tensor *t, size_t *end)
     const size_t at = c->at;
     struct slice name;
     uint64_t offset;
+    size_t next;
+    c->tensor = NULL;
     if (take_string(c, "name of a tensor", GGUF_NAME_MAX, &name))
         return -1;
     if (!is_name(name))
         return bad(c, at, "a tensor's name that is empty or holds control characters");
     memcpy(t->name, name.p, name.n);
-    t->name[name.n] = 0;
+    c->tensor = t;
     if (take_dims(c, t) || take_type(c, t))
         return -1;
     if (t->dim[0] % t->type->block)
-        return bad(c, c->at - 4, "tensor \"%s\": rows of %zu elements, %s needs a multiple of %zu", t->name,
-                   t->dim[0], t->type->name, t->type->block);
+        return bad(c, c->at - 4, "rows of %zu elements, %s needs a multiple of %zu", t->dim[0],
+                   t->type->name, t->type->block);
     if (!mul_size(t->n_elements / t->type->block, t->type->bytes, &t->bytes))
-        return bad(c, at, "tensor \"%s\": its size must be below 2^64 bytes", t->name);
+        return bad(c, at, "its size must be below 2^64 bytes");
     if (take_number(c, 8, "offset of a tensor", &offset))
         return -1;
     if (offset != *end)
-        return bad(c, c->at - 8, "tensor \"%s\": offset %zu, the data before it end at %zu", t->name,
-                   (size_t)offset, *end);
+        return bad(c, c->at - 8, "offset %zu, the data before it end at %zu", (size_t)offset, *end);
     t->offset = offset;
-    size_t next;
     if (!add_size(*end, t->bytes, &next) || !add_size(next, c->g->alignment - 1, &next))
-        return bad(c, at, "tensor \"%s\": its data end beyond 2^64 bytes", t->name);
+        return bad(c, at, "its data end beyond 2^64 bytes");
     *end = next / c->g->alignment * c->g->alignment;
     return 0;
 }
@@ -331,18 +324,17 @@ static int check_names(struct cursor *c)
 static int take_tensors(struct cursor *c)
 {
     struct gguf *g = c->g;
-    size_t end = 0;
+    size_t end = 0, last;
     for (size_t i = 0; i < g->n_tensors; i++)
         if (take_tensor(c, &g->tensor[i], &end))
             return -1;
     g->data_start = (c->at + g->alignment - 1) / g->alignment * g->alignment;
-    for (size_t i = 0; i < g->n_tensors; i++) {
-        struct gguf_tensor *t = &g->tensor[i];
-        size_t last;
+    for (struct gguf_tensor *t = g->tensor; t < g->tensor + g->n_tensors; t++) {
+        c->tensor = t;
         if (!add_size(g->data_start, t->offset, &t->offset) || !add_size(t->offset, t->bytes, &last) ||
             last > c->size)
-            return bad(c, c->at, "tensor \"%s\": its data end at byte %zu, the file has %zu: it is cut short",
-                       t->name, t->offset + t->bytes, c->size);
+            return bad(c, c->at, "its data end at byte %zu, the file has %zu: it is cut short",
+                       t->offset + t->bytes, c->size);
     }
     return check_names(c);
 }
@@ -407,7 +399,7 @@ static int parse(struct cursor *c)
 int gguf_parse(struct gguf *g, const char *file, const uint8_t *bytes, size_t have, size_t size,
                struct err *e)
 {
-    struct cursor c = { g, bytes, 0, have, size, false, e };
+    struct cursor c = { .g = g, .p = bytes, .have = have, .size = size, .e = e };
     assert(have <= size);
     *g = (struct gguf){ .file = file, .size = size };
     const int rc = parse(&c);
@@ -427,24 +419,13 @@ int gguf_read(struct gguf *g, const char *file, int fd, size_t size, struct err 
         char *header = malloc(have + 1);
         if (!header)
             return err_set(e, ERR_FAILED, "%s: out of memory for a header of %zu bytes", file, have);
-        for (size_t at = 0; at < have;) {
-            const ssize_t r = pread(fd, header + at, have - at, (off_t)at);
-            if (r < 0 && errno == EINTR)
-                continue;
-            if (r <= 0) {
-                free(header);
-                return err_set(e, r ? ERR_FAILED : ERR_INPUT, "%s: cannot read at offset %zu: %s", file, at,
-                               r ? strerror(errno) : "the file became shorter");
-            }
-            at += (size_t)r;
-        }
-        rc = gguf_parse(g, file, (const uint8_t *)header, have, size, e);
-        if (rc == 0) {
-            g->header = header;
-            g->header_bytes = have;
-        } else {
+        rc = read_at(fd, file, header, 0, have, e);
+        if (rc == 0)
+            rc = gguf_parse(g, file, (const uint8_t *)header, have, size, e);
+        if (rc)
             free(header);
-        }
+        else
+            g->header = header;
     }
     return rc;
 }
@@ -465,14 +446,6 @@ const struct gguf_value *gguf_find(const struct gguf *g, const char *key)
     return g->n_values ? bsearch(&wanted, g->value, g->n_values, sizeof *g->value, by_key) : NULL;
 }
 
-const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name)
-{
-    for (size_t i = 0; i < g->n_tensors; i++)
-        if (strcmp(g->tensor[i].name, name) == 0)
-            return &g->tensor[i];
-    return NULL;
-}
-
 int gguf_bad(const struct gguf *g, const char *key, struct err *e, const char *what, ...)
 {
     char text[600];
@@ -483,9 +456,24 @@ int gguf_bad(const struct gguf *g, const char *key, struct err *e, const char *w
     return err_set(e, ERR_INPUT, "%s: %s: %s", g->file, key, text);
 }
 
-static bool is_integer(enum gguf_kind k)
+/* Kinds of values, and of arrays, as bits. */
+#define BIT(kind) (1u << (kind))
+#define ARRAYS(kinds) ((kinds) << 16)
+enum { INTEGERS = BIT(GGUF_U8) | BIT(GGUF_I8) | BIT(GGUF_U16) | BIT(GGUF_I16) | BIT(GGUF_U32) |
+                  BIT(GGUF_I32) | BIT(GGUF_U64) | BIT(GGUF_I64),
+       NUMBERS = INTEGERS | BIT(GGUF_F32) | BIT(GGUF_F64) };
+
+static bool is_of(const struct gguf_value *v, unsigned kinds)
 {
-    return k <= GGUF_I32 || k == GGUF_U64 || k == GGUF_I64;
+    return kinds & (v->is_array ? ARRAYS(BIT(v->kind)) : BIT(v->kind));
+}
+
+/* Finds a value that must be of one of the kinds: 1, 0 or -1. */
+static int find_of(const struct gguf *g, const char *key, unsigned kinds, const char *needed,
+                   const struct gguf_value **v, struct err *e)
+{
+    *v = gguf_find(g, key);
+    return !*v ? 0 : is_of(*v, kinds) ? 1 : gguf_bad(g, key, e, "%s is needed", needed);
 }
 
 int64_t gguf_int_at(const struct gguf_value *v, size_t i)
@@ -503,73 +491,72 @@ int64_t gguf_int_at(const struct gguf_value *v, size_t i)
 
 double gguf_real_at(const struct gguf_value *v, size_t i)
 {
-    union { uint32_t u; float f; } x;
-    union { uint64_t u; double d; } y;
-    if (v->kind == GGUF_F32) {
-        x.u = (uint32_t)little(v->data + 4 * i, 4);
-        return (double)x.f;
-    }
-    if (v->kind == GGUF_F64) {
-        y.u = little(v->data + 8 * i, 8);
-        return y.d;
-    }
+    float x;
+    double y;
+    if (v->kind == GGUF_F32)
+        return (double)*(float *)memcpy(&x, v->data + 4 * i, sizeof x);
+    if (v->kind == GGUF_F64)
+        return *(double *)memcpy(&y, v->data + 8 * i, sizeof y);
     return (double)gguf_int_at(v, i);
+}
+
+/* Checks that all elements are from lo to hi. */
+static int check_range(const struct gguf *g, const struct gguf_value *v, const char *key, size_t lo, size_t hi,
+                       struct err *e)
+{
+    for (size_t i = 0; i < v->n; i++) {
+        const int64_t x = gguf_int_at(v, i);
+        if (x < 0 || (uint64_t)x < lo || (uint64_t)x > hi)
+            return gguf_bad(g, key, e, "found %lld, allowed are %zu to %zu", (long long)x, lo, hi);
+    }
+    return 0;
 }
 
 int gguf_uint(const struct gguf *g, const char *key, size_t per_layer, size_t lo, size_t hi, size_t *x,
               struct err *e)
 {
-    const struct gguf_value *v = gguf_find(g, key);
-    if (!v)
-        return 0;
-    if (!is_integer(v->kind) || (v->is_array && !per_layer))
-        return gguf_bad(g, key, e, "a whole number is needed");
+    const struct gguf_value *v;
+    const int found = find_of(g, key, per_layer ? INTEGERS | ARRAYS(INTEGERS) : INTEGERS,
+                              "a whole number", &v, e);
+    if (found <= 0)
+        return found;
     if (v->is_array && v->n != per_layer)
         return gguf_bad(g, key, e, "an array of %zu elements, one for each of %zu layers is needed", v->n,
                         per_layer);
-    for (size_t i = 0; i < v->n; i++) {
-        const int64_t n = gguf_int_at(v, i);
-        if (n < 0 || (uint64_t)n < lo || (uint64_t)n > hi)
-            return gguf_bad(g, key, e, "found %lld, allowed are %zu to %zu", (long long)n, lo, hi);
-        if (n != gguf_int_at(v, 0))
+    if (check_range(g, v, key, lo, hi, e))
+        return -1;
+    const int64_t first = gguf_int_at(v, 0);
+    for (size_t i = 1; i < v->n; i++)
+        if (gguf_int_at(v, i) != first)
             return gguf_bad(g, key, e,
                             "layers with %lld and %lld: layers of different sizes are not supported",
-                            (long long)gguf_int_at(v, 0), (long long)n);
-        *x = (size_t)n;
-    }
+                            (long long)first, (long long)gguf_int_at(v, i));
+    *x = (size_t)first;
     return 1;
 }
 
 int gguf_integers(const struct gguf *g, const char *key, size_t n, size_t lo, size_t hi,
                   const struct gguf_value **list, struct err *e)
 {
-    const struct gguf_value *v = gguf_find(g, key);
-    if (!v || !v->is_array || !is_integer(v->kind) || v->n != n)
-        return gguf_bad(g, key, e, "an array of %zu whole numbers is needed", n);
-    for (size_t i = 0; i < n; i++) {
-        const int64_t x = gguf_int_at(v, i);
-        if (x < 0 || (uint64_t)x < lo || (uint64_t)x > hi)
-            return gguf_bad(g, key, e, "found %lld, allowed are %zu to %zu", (long long)x, lo, hi);
-    }
-    *list = v;
-    return 0;
+    *list = gguf_find(g, key);
+    return *list && is_of(*list, ARRAYS(INTEGERS)) && (*list)->n == n
+               ? check_range(g, *list, key, lo, hi, e)
+               : gguf_bad(g, key, e, "an array of %zu whole numbers is needed", n);
 }
 
 int gguf_token_id(const struct gguf *g, const char *key, size_t n, size_t *id, struct err *e)
 {
     const struct gguf_value *v = gguf_find(g, key);
-    if (v && !v->is_array && is_integer(v->kind) && (uint64_t)gguf_int_at(v, 0) >= n)
-        return 0;
-    return gguf_uint(g, key, 0, 0, n - 1, id, e);
+    return v && is_of(v, INTEGERS) && (uint64_t)gguf_int_at(v, 0) >= n ? 0
+                                                                     : gguf_uint(g, key, 0, 0, n - 1, id, e);
 }
 
 int gguf_real(const struct gguf *g, const char *key, double lo, double hi, double *x, struct err *e)
 {
-    const struct gguf_value *v = gguf_find(g, key);
-    if (!v)
-        return 0;
-    if (v->is_array || v->kind == GGUF_STRING || v->kind == GGUF_BOOL)
-        return gguf_bad(g, key, e, "a number is needed");
+    const struct gguf_value *v;
+    const int found = find_of(g, key, NUMBERS, "a number", &v, e);
+    if (found <= 0)
+        return found;
     const double y = gguf_real_at(v, 0);
     if (!isfinite(y) || y < lo || y > hi)
         return gguf_bad(g, key, e, "found %g, allowed are %g to %g", y, lo, hi);
@@ -579,52 +566,56 @@ int gguf_real(const struct gguf *g, const char *key, double lo, double hi, doubl
 
 int gguf_bool(const struct gguf *g, const char *key, bool *x, struct err *e)
 {
-    const struct gguf_value *v = gguf_find(g, key);
-    if (!v)
-        return 0;
-    if (v->is_array || v->kind != GGUF_BOOL)
-        return gguf_bad(g, key, e, "a bool is needed");
-    *x = v->data[0];
-    return 1;
-}
-
-static struct slice string_at(const uint8_t *p)
-{
-    return (struct slice){ p + 8, (size_t)little(p, 8) };
+    const struct gguf_value *v;
+    const int found = find_of(g, key, BIT(GGUF_BOOL), "a bool", &v, e);
+    if (found > 0)
+        *x = v->data[0];
+    return found;
 }
 
 int gguf_string(const struct gguf *g, const char *key, struct slice *s, struct err *e)
 {
-    const struct gguf_value *v = gguf_find(g, key);
-    if (!v)
-        return 0;
-    if (v->is_array || v->kind != GGUF_STRING)
-        return gguf_bad(g, key, e, "a string is needed");
-    *s = string_at(v->data);
-    if (utf8_valid_prefix(s->p, s->n) < s->n || memchr(s->p, 0, s->n))
-        return gguf_bad(g, key, e, "a string that is not UTF-8 or holds a NUL");
-    return 1;
+    const struct gguf_value *v;
+    const int found = find_of(g, key, BIT(GGUF_STRING), "a string", &v, e);
+    if (found <= 0)
+        return found;
+    gguf_next_string(v, &(size_t){ 0 }, s);
+    return utf8_valid_prefix(s->p, s->n) == s->n && !memchr(s->p, 0, s->n)
+               ? 1
+               : gguf_bad(g, key, e, "a string that is not UTF-8 or holds a NUL");
 }
 
 int gguf_array(const struct gguf *g, const char *key, enum gguf_kind kind, const struct gguf_value **v,
                struct err *e)
 {
-    static const char *const wanted[] = { [GGUF_I32] = "whole numbers", [GGUF_F32] = "numbers",
-                                          [GGUF_STRING] = "strings", [GGUF_BOOL] = "booleans" };
-    *v = gguf_find(g, key);
-    if (!*v)
-        return 0;
-    const enum gguf_kind k = (*v)->kind;
-    const bool fits = kind == GGUF_STRING || kind == GGUF_BOOL ? k == kind : is_integer(k) ||
-                      (kind == GGUF_F32 && (k == GGUF_F32 || k == GGUF_F64));
-    return (*v)->is_array && fits ? 1 : gguf_bad(g, key, e, "an array of %s is needed", wanted[kind]);
+    static const struct { unsigned kinds; const char *needed; } of[] = {
+        [GGUF_I32] = { ARRAYS(INTEGERS), "an array of whole numbers" },
+        [GGUF_F32] = { ARRAYS(NUMBERS), "an array of numbers" },
+        [GGUF_STRING] = { ARRAYS(BIT(GGUF_STRING)), "an array of strings" },
+        [GGUF_BOOL] = { ARRAYS(BIT(GGUF_BOOL)), "an array of booleans" },
+    };
+    return find_of(g, key, of[kind].kinds, of[kind].needed, v, e);
+}
+
+int gguf_need(const struct gguf *g, const char *key, int found, struct err *e)
+{
+    return found ? MIN(found, 0) : gguf_bad(g, key, e, "the key is missing");
 }
 
 bool gguf_next_string(const struct gguf_value *v, size_t *at, struct slice *s)
 {
     if (*at >= v->bytes)
         return false;
-    *s = string_at(v->data + *at);
+    *s = (struct slice){ v->data + *at + 8, (size_t)little(v->data + *at, 8) };
     *at += 8 + s->n;
     return true;
+}
+
+bool gguf_string_at(const struct gguf_value *v, size_t i, struct slice *s)
+{
+    size_t at = 0;
+    while (gguf_next_string(v, &at, s))
+        if (i-- == 0)
+            return true;
+    return false;
 }

@@ -6,6 +6,8 @@
  * dimensions and types, offsets that follow each other without gap or overlap, and data that end with the
  * file. Every failure is one line with file, offset, and what is allowed. */
 #pragma once
+#include <string.h>
+
 #include "kernels/ops.h"
 #include "src/base/base.h"
 
@@ -38,7 +40,7 @@ struct gguf_tensor {
 
 struct gguf {                            /* {0} is closed */
     const char *file;                    /* borrowed, for messages */
-    char *header; size_t header_bytes;   /* the bytes that values point into; NULL: borrowed (gguf_parse) */
+    char *header;                        /* the bytes that values point into; NULL: borrowed (gguf_parse) */
     size_t size, n_values, n_tensors, alignment, data_start;
     struct gguf_value *value;            /* sorted by key */
     struct gguf_tensor *tensor;          /* in the order of the file */
@@ -54,7 +56,6 @@ void gguf_close(struct gguf *g);
 
 /* NULL if there is no such key. */
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key);
-const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name);
 
 /* The typed getters return 1 if the key exists, 0 if not (*x stays), -1 if its value has another type or lies
  * outside of lo .. hi. Any integer type serves for a whole number. An array whose elements are all equal
@@ -74,11 +75,20 @@ int gguf_string(const struct gguf *g, const char *key, struct slice *s, struct e
 /* An array of that kind: 1, 0 or -1. Integers of any type serve for GGUF_I32, any real for GGUF_F32. */
 int gguf_array(const struct gguf *g, const char *key, enum gguf_kind kind, const struct gguf_value **v,
                struct err *e);
-/* Elements in order: of an array of strings the next one (false at the end), of an array of numbers the
- * i-th. */
+/* What a getter returned, of a key that must exist: 0, or -1 and an error. */
+int gguf_need(const struct gguf *g, const char *key, int found, struct err *e);
+/* Elements in order: of an array of strings the next one and the i-th (false after the end), of an array of
+ * numbers the i-th. */
 bool gguf_next_string(const struct gguf_value *v, size_t *at, struct slice *s);
+bool gguf_string_at(const struct gguf_value *v, size_t i, struct slice *s);
 int64_t gguf_int_at(const struct gguf_value *v, size_t i);
 double gguf_real_at(const struct gguf_value *v, size_t i);
 /* An error about a key: "FILE: KEY: <what>". */
 int gguf_bad(const struct gguf *g, const char *key, struct err *e, const char *what, ...)
     __attribute__((format(printf, 4, 5)));
+static inline bool slice_is(struct slice s, const char *text)
+{
+    return s.n == strlen(text) && memcmp(s.p, text, s.n) == 0;
+}
+/* The beginning of a slice in a message: two arguments of "%.*s". */
+#define SHOWN(s) (int)MIN((s).n, (size_t)100), (const char *)(s).p

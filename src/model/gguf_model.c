@@ -5,13 +5,8 @@
 #include "src/model/views.h"
 #include "src/model/families/family.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { NAME_BYTES = 96 };
 
@@ -29,51 +24,6 @@ static bool scale_name(char to[NAME_BYTES], const char *name, const char *end, c
 }
 
 /* ---- parts ---- */
-
-static int check_file(int fd, const char *path, size_t *size, struct err *e)
-{
-    struct stat st;
-    if (fd < 0)
-        return err_set(e, ERR_INPUT, "%s: cannot open: %s", path, strerror(errno));
-    if (fstat(fd, &st) || !S_ISREG(st.st_mode))
-        return err_set(e, ERR_INPUT, "%s: not a regular file", path);
-    *size = (size_t)st.st_size;
-    return 0;
-}
-
-/* The number of parts that the metadata state, and the number of this one. */
-static int split_of(const struct gguf *g, size_t *count, size_t *no, struct err *e)
-{
-    *count = 1;
-    *no = 0;
-    if (gguf_uint(g, "split.count", 0, 0, GGUF_PARTS_MAX, count, e) < 0 ||
-        gguf_uint(g, "split.no", 0, 0, GGUF_PARTS_MAX, no, e) < 0)
-        return -1;
-    *count = MAX(*count, 1);
-    return *no < *count ? 0 : gguf_bad(g, "split.no", e, "found %zu, allowed are 0 to %zu", *no, *count - 1);
-}
-
-int gguf_open_first(struct gguf *g, int *fd, const char *path, struct err *e)
-{
-    size_t size = 0, count, no;
-    *g = (struct gguf){ 0 };
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    int rc =
-        check_file(*fd, path, &size, e) || gguf_read(g, path, *fd, size, e) || split_of(g, &count, &no, e)
-            ? -1
-            : 0;
-    if (rc == 0 && no)
-        rc = err_set(e, ERR_INPUT,
-                     "%s: part %zu of %zu; give the first part, which ends in -00001-of-%05zu.gguf", path,
-                     no + 1, count, count);
-    if (rc == 0)
-        return 0;
-    gguf_close(g);
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-    return -1;
-}
 
 enum { END_BYTES = 24 };                 /* -00001-of-00003.gguf */
 
@@ -93,55 +43,69 @@ char *gguf_part_path(char *path, size_t size, const char *first, size_t part, si
     return path;
 }
 
-/* Opens part i of a split file, whose first part is open. */
-static int open_part(struct gguf_model *m, size_t i, const char *first, struct err *e)
+/* Opens part i. Its metadata state the number of parts and its own number, from 0. */
+static int open_part(struct gguf_model *m, size_t i, const char *path, size_t *count, size_t *no,
+                     struct err *e)
 {
-    char path[PATH_BYTES + END_BYTES];
-    size_t size = 0, count, no;
-    if (gguf_parts(first) != m->n)
-        return err_set(e, ERR_INPUT,
-                       "%s: the first of %zu parts, whose name must end in -00001-of-%05zu.gguf", first, m->n,
-                       m->n);
-    gguf_part_path(path, sizeof path, first, i, m->n);
+    struct gguf *g = &m->part[i];
+    size_t size = 0;
+    *count = 1;
+    *no = 0;
     if (tensors_open_shard(&m->ts, i, path, &size, e) ||
-        gguf_read(&m->part[i], m->ts.path[i], m->ts.fd[i], size, e) || split_of(&m->part[i], &count, &no, e))
+        gguf_read(g, m->ts.path[i], m->ts.fd[i], size, e) ||
+        gguf_uint(g, "split.count", 0, 0, GGUF_PARTS_MAX, count, e) < 0 ||
+        gguf_uint(g, "split.no", 0, 0, GGUF_PARTS_MAX, no, e) < 0)
         return -1;
-    if (count != m->n || no != i)
-        return err_set(e, ERR_INPUT, "%s: it says part %zu of %zu, expected is part %zu of %zu", path, no + 1,
-                       count, i + 1, m->n);
+    *count = MAX(*count, 1);
+    return *no < *count ? 0 : gguf_bad(g, "split.no", e, "found %zu, allowed are 0 to %zu", *no, *count - 1);
+}
+
+/* The name tells how many parts there may be, the metadata how many there are. */
+static int open_first(struct gguf_model *m, const char *path, struct err *e)
+{
+    size_t n, no;
+    m->n = gguf_parts(path);
+    m->part = calloc(m->n, sizeof *m->part);
+    if (!m->part)
+        return err_set(e, ERR_FAILED, "%s: out of memory for %zu parts", path, m->n);
+    if (tensors_alloc_shards(&m->ts, m->n, path, e) || open_part(m, 0, path, &n, &no, e))
+        return -1;
+    if (no)
+        return err_set(e, ERR_INPUT,
+                       "%s: part %zu of %zu; give the first part, which ends in -00001-of-%05zu.gguf", path,
+                       no + 1, n, n);
+    if (n > 1 && n != m->n)
+        return err_set(e, ERR_INPUT,
+                       "%s: the first of %zu parts, whose name must end in -00001-of-%05zu.gguf", path, n, n);
+    m->n = m->ts.n_shards = n;
     return 0;
 }
 
-static int open_parts(struct gguf_model *m, const char *path, struct err *e)
+int gguf_open_first(struct gguf_model *m, const char *path, struct err *e)
 {
-    struct gguf first;
-    size_t no, expected, all = 0;
-    int fd;
-    if (gguf_open_first(&first, &fd, path, e))
-        return -1;
-    size_t count;
-    int rc = split_of(&first, &count, &no, e);
-    m->n = count;
-    m->part = calloc(m->n, sizeof *m->part);
-    if (rc == 0 && !m->part)
-        rc = err_set(e, ERR_FAILED, "%s: out of memory for %zu parts", path, m->n);
-    if (rc || tensors_alloc_shards(&m->ts, m->n, path, e) || tensors_set_path(&m->ts, 0, path, e)) {
-        gguf_close(&first);
-        close(fd);
-        return -1;
+    *m = (struct gguf_model){ 0 };
+    if (open_first(m, path, e) == 0)
+        return 0;
+    gguf_model_close(m);
+    return -1;
+}
+
+static int open_others(struct gguf_model *m, const char *first, struct err *e)
+{
+    char path[PATH_BYTES + END_BYTES];
+    size_t count, no, all = m->part->n_tensors;
+    for (size_t i = 1; i < m->n; i++, all += m->part[i - 1].n_tensors) {
+        if (open_part(m, i, gguf_part_path(path, sizeof path, first, i, m->n), &count, &no, e))
+            return -1;
+        if (count != m->n || no != i)
+            return err_set(e, ERR_INPUT, "%s: it says part %zu of %zu, expected is part %zu of %zu", path,
+                           no + 1, count, i + 1, m->n);
     }
-    m->ts.fd[0] = fd;
-    m->part[0] = first;
-    m->part[0].file = m->ts.path[0];
-    for (size_t i = 1; i < m->n && rc == 0; i++)
-        rc = open_part(m, i, path, e);
-    for (size_t i = 0; i < m->n; i++)
-        all += m->part[i].n_tensors;
-    expected = all;
-    if (rc || gguf_uint(&m->part[0], "split.tensors.count", 0, 0, TENSORS_MAX, &expected, e) < 0)
+    size_t expected = all;
+    if (gguf_uint(m->part, "split.tensors.count", 0, 0, TENSORS_MAX, &expected, e) < 0)
         return -1;
     return all == expected ? 0
-                           : gguf_bad(&m->part[0], "split.tensors.count", e, "found %zu, the parts have %zu",
+                           : gguf_bad(m->part, "split.tensors.count", e, "found %zu, the parts have %zu",
                                       expected, all);
 }
 
@@ -286,9 +250,9 @@ static int list_tensors(struct gguf_model *m, struct err *e)
 
 int gguf_model_open(struct gguf_model *m, const char *path, struct err *e)
 {
-    *m = (struct gguf_model){ 0 };
-    if (open_parts(m, path, e) == 0 && gguf_config(&m->config, &m->part[0], e) == 0 &&
-        list_tensors(m, e) == 0)
+    if (gguf_open_first(m, path, e))
+        return -1;
+    if (open_others(m, path, e) == 0 && gguf_config(&m->config, m->part, e) == 0 && list_tensors(m, e) == 0)
         return 0;
     gguf_model_close(m);
     return -1;

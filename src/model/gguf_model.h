@@ -17,6 +17,8 @@ struct gguf_model {                      /* {0} is closed */
 
 /* Opens all parts, checks configuration and names, and reads no weights. */
 int gguf_model_open(struct gguf_model *m, const char *path, struct err *e);
+/* Opens only the file that holds the metadata: one that is no part of a split file, or the first part. */
+int gguf_open_first(struct gguf_model *m, const char *path, struct err *e);
 void gguf_model_close(struct gguf_model *m);
 /* Closes m except for its tensors, which the caller owns then. */
 struct tensors gguf_take_tensors(struct gguf_model *m);
@@ -48,7 +50,3 @@ int gguf_small_file(char **data, size_t *n, const struct gguf *g, const char *na
 void gguf_notice(char *out, size_t size, const struct gguf *g, const struct config *c);
 /* tokenizer.json, in tokenizer text of its own (gguf_tokenizer.c). The caller frees *json. */
 int gguf_tokenizer(char **json, size_t *n, const struct gguf *g, struct err *e);
-
-/* Opens the file whose header holds the model's metadata: one that is no part of a split file, or the first
- * part. The caller closes g and *fd. */
-int gguf_open_first(struct gguf *g, int *fd, const char *path, struct err *e);

@@ -17,30 +17,26 @@ bool gguf_is_of_rope(const char *name)
 /* Reads a tensor of divisors. 1; 0: there is none. */
 static int read_divisors(const struct gguf_model *m, const char *name, float *to, struct err *e)
 {
-    const size_t n = m->config.rotary / 2;
-    for (size_t i = 0; i < m->n; i++) {
-        const struct gguf_tensor *t = gguf_tensor(&m->part[i], name);
-        const char *file = m->part[i].file;
-        if (!t)
-            continue;
-        if ((m->config.rope.type != ROPE_PLAIN && !m->config.layer[0].scaled) ||
-            !(name == freqs ? m->config.family->freqs : family_has_rope(m->config.family, ROPE_LONG)))
-            return err_set(e, ERR_INPUT, "%s: tensor \"%s\" in a %s model%s", file, t->name,
-                           m->config.model_type,
-                           m->config.rope.type == ROPE_PLAIN ? "" : " with rope.scaling");
-        if (t->type->dtype != DT_F32 || t->n_elements != n)
-            return err_set(e, ERR_INPUT, "%s: tensor \"%s\": %s [%zu], needed is F32 [%zu]", file, t->name,
-                           t->type->name, t->n_elements, n);
-        if (read_at(m->ts.fd[i], file, to, t->offset, t->bytes, e))
-            return -1;
-        for (size_t k = 0; k < n; k++)
-            if (!(isfinite(to[k]) && to[k] > 0))
-                return err_set(e, ERR_INPUT,
-                               "%s: tensor \"%s\": element %zu is %g, allowed are numbers above 0", file,
-                               t->name, k, (double)to[k]);
-        return 1;
-    }
-    return 0;
+    const struct config *c = &m->config;
+    const struct tensor *t = tensors_find(&m->ts, name);
+    const size_t n = c->rotary / 2;
+    if (!t)
+        return 0;
+    const char *file = m->ts.path[t->shard];
+    if ((c->rope.type != ROPE_PLAIN && !c->layer[0].scaled) ||
+        !(name == freqs ? c->family->freqs : family_has_rope(c->family, ROPE_LONG)))
+        return err_set(e, ERR_INPUT, "%s: tensor \"%s\" in a %s model%s", file, name, c->model_type,
+                       c->rope.type == ROPE_PLAIN ? "" : " with rope.scaling");
+    if (t->dtype != DT_F32 || t->n_elements != n)
+        return err_set(e, ERR_INPUT, "%s: tensor \"%s\": %s [%zu], needed is F32 [%zu]", file, name,
+                       t->dtype_name, t->n_elements, n);
+    if (tensors_read(&m->ts, t, to, 0, t->bytes, e))
+        return -1;
+    for (size_t k = 0; k < n; k++)
+        if (!(isfinite(to[k]) && to[k] > 0))
+            return err_set(e, ERR_INPUT, "%s: tensor \"%s\": element %zu is %g, allowed are numbers above 0",
+                           file, name, k, (double)to[k]);
+    return 1;
 }
 
 /* Longrope: both lists, and the keys beside them. The factor on cos and sin is 1 without its key. */

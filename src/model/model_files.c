@@ -92,8 +92,7 @@ int tensors_open_as(struct tensors *ts, const char *place, enum weights w, bool 
 int model_file_read(char **data, size_t *n, char *path, size_t size, const char *place, const char *name,
                     size_t max, struct err *e)
 {
-    struct gguf g;
-    int fd;
+    struct gguf_model m;
     const bool is_file = model_is_file(place);
     *data = NULL;
     *n = 0;
@@ -101,11 +100,10 @@ int model_file_read(char **data, size_t *n, char *path, size_t size, const char 
         return err_set(e, ERR_INPUT, "%.100s..: the path is longer than %zu bytes", place, size);
     if (!is_file)
         return access(path, F_OK) == 0 ? file_read(data, n, path, max, e) : 0;
-    if (gguf_open_first(&g, &fd, place, e))
+    if (gguf_open_first(&m, place, e))
         return -1;
-    int rc = gguf_small_file(data, n, &g, name, e);
-    gguf_close(&g);
-    close(fd);
+    int rc = gguf_small_file(data, n, m.part, name, e);
+    gguf_model_close(&m);
     if (rc == 0 && *n > max) {
         free(*data);
         *data = NULL;

@@ -89,26 +89,6 @@ char *tensors_extend(struct tensors *ts, const char *file, size_t count, size_t 
     return names->text;
 }
 
-int read_at(int fd, const char *path, void *dst, size_t at, size_t n, struct err *e)
-{
-    char *p = dst;
-    while (n) {
-        ssize_t r = pread(fd, p, n, (off_t)at);
-        if (r < 0 && errno == EINTR)
-            continue;
-        if (r < 0)
-            return err_set_system(e, ERR_FAILED, "%s: cannot read at offset %zu: %s", path, at,
-                                  strerror(errno));
-        if (r == 0)
-            return err_set(e, ERR_INPUT, "%s: the file ends at offset %zu, %zu more bytes are needed", path,
-                           at, n);
-        p += r;
-        at += (size_t)r;
-        n -= (size_t)r;
-    }
-    return 0;
-}
-
 void tensors_close(struct tensors *ts)
 {
     for (size_t i = 0; i < ts->n_shards; i++) {

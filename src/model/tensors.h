@@ -118,5 +118,3 @@ int tensors_open_shard(struct tensors *ts, size_t i, const char *path, size_t *s
 char *tensors_extend(struct tensors *ts, const char *file, size_t count, size_t name_bytes, struct err *e);
 /* Sorts by name. A name may occur only once in all files. */
 int tensors_sort(struct tensors *ts, struct err *e);
-/* Reads all of [at, at + n) of a file. */
-int read_at(int fd, const char *path, void *dst, size_t at, size_t n, struct err *e);

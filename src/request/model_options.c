@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "src/base/output.h"
 #include "src/model/config_tensors.h"
@@ -107,16 +106,14 @@ void model_notices(const struct engine *g, const struct options *o)
         tensors_notice(g, o);
         return;
     }
-    struct gguf file;
+    struct gguf_model file;
     struct err ignored;
-    int fd;
-    if (gguf_open_first(&file, &fd, g->dir, &ignored))
+    if (gguf_open_first(&file, g->dir, &ignored))
         return;
-    gguf_notice(text, sizeof text, &file, &g->config);
+    gguf_notice(text, sizeof text, file.part, &g->config);
     if (*text)
         request_notice(o, "%s: %s", g->dir, text);
-    gguf_close(&file);
-    close(fd);
+    gguf_model_close(&file);
 }
 
 bool begins_with_bos_twice(const struct engine *g, const int32_t *ids, size_t n)
