@@ -501,8 +501,8 @@ double gguf_real_at(const struct gguf_value *v, size_t i)
 }
 
 /* Checks that all elements are from lo to hi. */
-static int check_range(const struct gguf *g, const struct gguf_value *v, const char *key, size_t lo, size_t hi,
-                       struct err *e)
+static int check_range(const struct gguf *g, const char *key, const struct gguf_value *v, size_t lo,
+                       size_t hi, struct err *e)
 {
     for (size_t i = 0; i < v->n; i++) {
         const int64_t x = gguf_int_at(v, i);
@@ -523,7 +523,7 @@ int gguf_uint(const struct gguf *g, const char *key, size_t per_layer, size_t lo
     if (v->is_array && v->n != per_layer)
         return gguf_bad(g, key, e, "an array of %zu elements, one for each of %zu layers is needed", v->n,
                         per_layer);
-    if (check_range(g, v, key, lo, hi, e))
+    if (check_range(g, key, v, lo, hi, e))
         return -1;
     const int64_t first = gguf_int_at(v, 0);
     for (size_t i = 1; i < v->n; i++)
@@ -540,7 +540,7 @@ int gguf_integers(const struct gguf *g, const char *key, size_t n, size_t lo, si
 {
     *list = gguf_find(g, key);
     return *list && is_of(*list, ARRAYS(INTEGERS)) && (*list)->n == n
-               ? check_range(g, *list, key, lo, hi, e)
+               ? check_range(g, key, *list, lo, hi, e)
                : gguf_bad(g, key, e, "an array of %zu whole numbers is needed", n);
 }
 

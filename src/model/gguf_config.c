@@ -12,27 +12,26 @@
 #include "src/model/families/family.h"
 
 enum { EOS_NAMES = 14 };
+#define NO_ID SIZE_MAX
 
 /* The family that reads a file. */
 static const struct family *find_family(const struct gguf *g, struct err *e)
 {
-    struct slice s;
+    static const char type[] = "general.type", architecture[] = "general.architecture";
+    struct slice s = { "model", 5 };
     char allowed[512];
     const struct family *f;
-    int found = gguf_string(g, "general.type", &s, e);
-    if (found < 0)
+    if (gguf_string(g, type, &s, e) < 0)
         return NULL;
-    if (found && (s.n != 5 || memcmp(s.p, "model", 5)))
-        return gguf_bad(g, "general.type", e, "found %.*s, allowed is model", (int)MIN(s.n, (size_t)60),
-                        (const char *)s.p), NULL;
-    found = gguf_string(g, "general.architecture", &s, e);
-    if (found <= 0)
-        return found ? NULL : (gguf_bad(g, "general.architecture", e, "the key is missing"), NULL);
+    if (!slice_is(s, "model"))
+        return gguf_bad(g, type, e, "found %.*s, allowed is model", SHOWN(s)), NULL;
+    if (gguf_need(g, architecture, gguf_string(g, architecture, &s, e), e))
+        return NULL;
     for (size_t i = 0; (f = family_at(i)); i++)
-        if (s.n == strlen(f->gguf) && memcmp(s.p, f->gguf, s.n) == 0)
+        if (slice_is(s, f->gguf))
             return f;
-    return gguf_bad(g, "general.architecture", e, "found %.*s, allowed are %s", (int)MIN(s.n, (size_t)60),
-                    (const char *)s.p, family_list(allowed, sizeof allowed, GGUF_NAMES)), NULL;
+    return gguf_bad(g, architecture, e, "found %.*s, allowed are %s", SHOWN(s),
+                    family_list(allowed, sizeof allowed, GGUF_NAMES)), NULL;
 }
 
 /* Keys of other models that change the numbers: refused unless they have the value that changes nothing, or
@@ -113,20 +112,18 @@ static size_t named_ends(const struct gguf_value *tokens, size_t *end)
         "<|tool_response>",
     };
     struct slice s;
-    bool has[EOS_NAMES] = { false };
     size_t id[EOS_NAMES], at = 0, n = 0;
+    memset(id, 0xff, sizeof id);
     for (size_t i = 0; gguf_next_string(tokens, &at, &s); i++)
-        for (size_t k = 0; s.n >= 4 && ((const char *)s.p)[0] == '<' && k < EOS_NAMES; k++)
-            if (s.n == strlen(names[k]) && memcmp(s.p, names[k], s.n) == 0) {
-                has[k] = true;
+        for (size_t k = 0; s.n >= 4 && *(const char *)s.p == '<' && k < EOS_NAMES; k++)
+            if (slice_is(s, names[k]))
                 id[k] = i;
-            }
-    if (has[10] && has[11])              /* with <|return|> and <|call|>, <|end|> ends a message only */
-        has[2] = false;
-    if (has[13])                         /* with <|tool_response>, </s> is an ordinary token */
-        has[5] = false;
+    if (id[10] != NO_ID && id[11] != NO_ID)      /* with <|return|> and <|call|>, <|end|> ends a message */
+        id[2] = NO_ID;
+    if (id[13] != NO_ID)                 /* with <|tool_response>, </s> is an ordinary token */
+        id[5] = NO_ID;
     for (size_t k = 0; k < EOS_NAMES; k++)
-        if (has[k])
+        if (id[k] != NO_ID)
             end[n++] = id[k];
     return n;
 }
@@ -145,150 +142,126 @@ static char *id_key(char key[KEY_BYTES], size_t i)
 /* Writes the ids at which a text ends: those with a key, and tokens whose name says so, as in llama.cpp. */
 static int write_ends(const struct writing *m, struct err *e)
 {
+    static const char own_key[] = "longhand.eos_token_ids";
     const struct gguf_value *tokens = gguf_find(m->g, "tokenizer.ggml.tokens"), *own;
     const size_t vocab = tokens->n;
-    struct slice model = { 0 };
-    size_t bos = SIZE_MAX, x;
-    int found = gguf_token_id(m->g, "tokenizer.ggml.bos_token_id", vocab, &bos, e);
-    if (found < 0 || gguf_string(m->g, "tokenizer.ggml.model", &model, e) < 0)
+    struct slice model = { "", 0 };
+    if (gguf_string(m->g, "tokenizer.ggml.model", &model, e) < 0)
         return -1;
-    const bool sentence = model.n == 5 && memcmp(model.p, "llama", 5) == 0;
-    if (!found && sentence && vocab > 2)
-        bos = 1;
-    if (bos == SIZE_MAX)
-        jw_null(m->w, "bos_token_id");
-    else
-        jw_uint(m->w, "bos_token_id", bos);
-    size_t n = 0, end[END_KEYS + EOS_NAMES + CONFIG_EOS_MAX];
-    found = gguf_array(m->g, "longhand.eos_token_ids", GGUF_I32, &own, e);
-    if (found < 0)
+    const bool sentence = slice_is(model, "llama") && vocab > 2;
+    size_t bos = sentence ? 1 : NO_ID, n = 0, end[END_KEYS + EOS_NAMES + CONFIG_EOS_MAX];
+    const int found = gguf_array(m->g, own_key, GGUF_I32, &own, e);
+    if (found < 0 || gguf_token_id(m->g, "tokenizer.ggml.bos_token_id", vocab, &bos, e) < 0)
         return -1;
     for (size_t i = 0; found && i < own->n; i++) {
-        const int64_t y = gguf_int_at(own, i);
-        if (y < 0 || (size_t)y >= vocab || i == CONFIG_EOS_MAX)
-            return gguf_bad(m->g, "longhand.eos_token_ids", e, "allowed are up to %d ids below %zu",
-                            CONFIG_EOS_MAX, vocab);
-        end[n++] = (size_t)y;
+        end[n] = (size_t)gguf_int_at(own, i);
+        if (end[n++] >= vocab || n > CONFIG_EOS_MAX)
+            return gguf_bad(m->g, own_key, e, "allowed are up to %d ids below %zu", CONFIG_EOS_MAX, vocab);
     }
     for (size_t i = 0; !found && i < END_KEYS; i++) {
         char key[KEY_BYTES];
-        const int has_key = gguf_token_id(m->g, id_key(key, i), vocab, &x, e);
-        if (has_key < 0)
+        end[n] = i == 0 && sentence ? 2 : NO_ID;
+        if (gguf_token_id(m->g, id_key(key, i), vocab, &end[n], e) < 0)
             return -1;
-        if (has_key || (i == 0 && sentence && vocab > 2))
-            end[n++] = has_key ? x : 2;
+        n += end[n] != NO_ID;
     }
     if (!found)
         n += named_ends(tokens, end + n);
-    if (n == 0)
-        jw_null(m->w, "eos_token_id");
+    if (bos == NO_ID)
+        jw_null(m->w, "bos_token_id");
     else
-        jw_open(m->w, "eos_token_id", '[');
+        jw_uint(m->w, "bos_token_id", bos);
+    if (!n) {
+        jw_null(m->w, "eos_token_id");
+        return 0;
+    }
+    jw_open(m->w, "eos_token_id", '[');
     for (size_t i = 0; i < n; i++)
         jw_uint(m->w, NULL, end[i]);
-    if (n)
-        jw_close(m->w, ']');
+    jw_close(m->w, ']');
     return 0;
 }
 
-/* A writer of JSON into memory. */
-struct text_file { char **data; FILE *f; struct json_writer w; };
+/* ---- the small files: 1, 0 where there is none, or -1 ---- */
 
-static int begin(struct text_file *t, char **data, size_t *n, const struct gguf *g, struct err *e)
+static int write_config(struct json_writer *json, const struct gguf *g, struct err *e)
 {
-    *data = NULL;
-    t->f = memory_file(data, n);
-    if (!t->f)
-        return err_set(e, ERR_FAILED, "%s: out of memory", g->file);
-    t->w = (struct json_writer){ .f = t->f, .digits = 10 };
-    t->data = data;
-    jw_open(&t->w, NULL, '{');
-    return 0;
-}
-
-static int end(struct text_file *t, int rc, const struct gguf *g, struct err *e)
-{
-    jw_close(&t->w, '}');
-    if (stream_end(t->f) && rc == 0)
-        rc = err_set(e, ERR_FAILED, "%s: out of memory", g->file);
-    if (rc == 0)
-        return 0;
-    free(*t->data);
-    *t->data = NULL;
-    return -1;
-}
-
-static int write_config(char **json, size_t *n, const struct gguf *g, struct err *e)
-{
-    struct text_file t;
     struct config c = { 0 };
     struct getting m = { find_family(g, e), &c, g, 0, e };
-    if (!m.f || get_sections(&m) || begin(&t, json, n, g, e))
+    if (!m.f || get_sections(&m))
         return -1;
-    const struct writing w = { m.f, &c, g, &t.w };
+    const struct writing w = { m.f, &c, g, json };
+    jw_open(json, NULL, '{');
     for (size_t i = 0; i < SECTIONS; i++) {
         const struct section *s = family_section(m.f, json_order[i]);
         if (json_order[i] == OF_WINDOW)
-            jw_text(&t.w, "model_type", m.f->file_type ? m.f->file_type(&c) : m.f->type);
+            jw_text(json, "model_type", m.f->file_type ? m.f->file_type(&c) : m.f->type);
         keys_write(&w, s->keys);
         if (s->write)
             s->write(&w);
     }
-    return end(&t, write_ends(&w, e), g, e);
-}
-
-/* Writes the text of a token that a key names. */
-static int write_token(const struct gguf *g, struct json_writer *w, const char *name, const char *key,
-                       struct err *e)
-{
-    const struct gguf_value *tokens;
-    struct slice s;
-    size_t id, at = 0;
-    if (gguf_array(g, "tokenizer.ggml.tokens", GGUF_STRING, &tokens, e) <= 0)
-        return 0;
-    const int found = gguf_token_id(g, key, tokens->n, &id, e);
-    for (size_t i = 0; found > 0 && gguf_next_string(tokens, &at, &s); i++)
-        if (i == id)
-            jw_bytes(w, name, s.p, s.n);
-    return found < 0 ? -1 : 0;
-}
-
-static int write_tokenizer_config(char **json, size_t *n, const struct gguf *g, struct err *e)
-{
-    struct text_file t;
-    struct slice s;
-    if (begin(&t, json, n, g, e))
+    if (write_ends(&w, e))
         return -1;
-    int rc = write_token(g, &t.w, "bos_token", "tokenizer.ggml.bos_token_id", e) ||
-             write_token(g, &t.w, "eos_token", "tokenizer.ggml.eos_token_id", e) ? -1 : 0;
-    const int found = rc ? rc : gguf_string(g, "tokenizer.chat_template", &s, e);
-    if (found > 0)
-        jw_bytes(&t.w, "chat_template", s.p, s.n);
-    return end(&t, MIN(found, 0), g, e);
+    jw_close(json, '}');
+    return 1;
 }
 
-static int copy_generation(char **json, size_t *n, const struct gguf *g, struct err *e)
+static int write_tokenizer_config(struct json_writer *w, const struct gguf *g, struct err *e)
+{
+    static const char *const ids[][2] = { { "bos_token", "tokenizer.ggml.bos_token_id" },
+                                          { "eos_token", "tokenizer.ggml.eos_token_id" } };
+    const struct gguf_value *tokens;
+    struct err ignored;
+    struct slice s;
+    size_t id;
+    const bool has = gguf_array(g, "tokenizer.ggml.tokens", GGUF_STRING, &tokens, &ignored) > 0;
+    jw_open(w, NULL, '{');
+    for (size_t i = 0; has && i < 2; i++) {
+        const int found = gguf_token_id(g, ids[i][1], tokens->n, &id, e);
+        if (found < 0)
+            return -1;
+        if (found && gguf_string_at(tokens, id, &s))
+            jw_bytes(w, ids[i][0], s.p, s.n);
+    }
+    const int found = gguf_string(g, "tokenizer.chat_template", &s, e);
+    if (found > 0)
+        jw_bytes(w, "chat_template", s.p, s.n);
+    jw_close(w, '}');
+    return found < 0 ? -1 : 1;
+}
+
+static int copy_generation(struct json_writer *w, const struct gguf *g, struct err *e)
 {
     struct slice s;
     const int found = gguf_string(g, "longhand.generation_config", &s, e);
-    *json = found > 0 ? strndup(s.p, s.n) : NULL;
-    *n = *json ? s.n : 0;
-    return found > 0 && !*json ? err_set(e, ERR_FAILED, "%s: out of memory", g->file) : MIN(found, 0);
+    if (found > 0)
+        fwrite(s.p, 1, s.n, w->f);
+    return found;
 }
 
 int gguf_small_file(char **data, size_t *n, const struct gguf *g, const char *name, struct err *e)
 {
     static const struct {
         const char *name;
-        int (*write)(char **, size_t *, const struct gguf *, struct err *);
+        int (*write)(struct json_writer *, const struct gguf *, struct err *);
     } files[] = { { "config.json", write_config }, { "generation_config.json", copy_generation },
                   { "tokenizer.json", gguf_tokenizer }, { "tokenizer_config.json", write_tokenizer_config } };
-    *data = NULL;
-    *n = 0;
+    int rc = 0;
+    FILE *f = memory_file(data, n);
+    if (!f)
+        return err_set(e, ERR_FAILED, "%s: out of memory for %s", g->file, name);
+    struct json_writer w = { .f = f, .digits = 10 };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (strcmp(name, files[i].name) == 0)
-            return files[i].write(data, n, g, e);
-    return 0;
+            rc = files[i].write(&w, g, e);
+    if (stream_end(f) && rc > 0)
+        rc = err_set(e, ERR_FAILED, "%s: out of memory for %s", g->file, name);
+    if (rc > 0)
+        return 0;
+    free(*data);
+    *data = NULL;
+    *n = 0;
+    return rc;
 }
 
 int gguf_config(struct config *c, const struct gguf *g, struct err *e)
@@ -296,9 +269,9 @@ int gguf_config(struct config *c, const struct gguf *g, struct err *e)
     char *json = NULL, *generation = NULL, name[PATH_BYTES + 40];
     size_t n = 0, n_generation = 0;
     snprintf(name, sizeof name, "%s: longhand.generation_config", g->file);
-    int rc = write_config(&json, &n, g, e) || copy_generation(&generation, &n_generation, g, e) ? -1 : 0;
-    if (rc == 0)
-        rc = config_parse(c, g->file, json, n, name, generation, n_generation, e);
+    int rc = gguf_small_file(&json, &n, g, "config.json", e) ||
+             gguf_small_file(&generation, &n_generation, g, "generation_config.json", e) ||
+             config_parse(c, g->file, json, n, name, generation, n_generation, e) ? -1 : 0;
     if (rc == 0 && config_is_hybrid(c)) {    /* files hold -exp(A_log), and heads in another order */
         c->decay_ready = true;
         c->delta.dealt = true;
@@ -346,40 +319,29 @@ int gguf_put_config(struct gguf_out *o, const struct config *c, bool drafts, flo
 
 /* ---- notices ---- */
 
-struct line { char *out; size_t size, n; };
-
-static void __attribute__((format(printf, 2, 3))) add_words(struct line *l, const char *format, ...)
+/* Appends to a text. */
+static void __attribute__((format(printf, 3, 4))) add_words(char *out, size_t size, const char *format, ...)
 {
+    const size_t n = strlen(out);
     va_list args;
     va_start(args, format);
-    const int n = vsnprintf(l->out + l->n, l->size - l->n, format, args);
+    vsnprintf(out + n, size - n, format, args);
     va_end(args);
-    l->n = MIN(l->n + (size_t)MAX(n, 0), l->size - 1);
-}
-
-/* The text of a token for a message. */
-static void token_text(char text[40], const struct gguf_value *tokens, size_t id)
-{
-    struct slice s = { 0 };
-    size_t at = 0;
-    for (size_t i = 0; i <= id && gguf_next_string(tokens, &at, &s); i++)
-        ;
-    snprintf(text, 40, "%.*s", (int)MIN(s.n, (size_t)39), (const char *)s.p);
 }
 
 void gguf_notice(char *out, size_t size, const struct gguf *g, const struct config *c)
 {
-    struct line line = { out, size, 0 }, *l = &line;
     const struct gguf_value *tokens = gguf_find(g, "tokenizer.ggml.tokens"), *v;
     struct err ignored;
-    char key[KEY_BYTES], text[40];
+    struct slice text;
+    char key[KEY_BYTES];
     bool has_key[CONFIG_EOS_MAX] = { false };
     *out = 0;
     for (size_t i = 0; i < ID_KEYS; i++) {
         size_t id;
         if ((v = gguf_find(g, id_key(key, i))) && gguf_token_id(g, key, c->vocab, &id, &ignored) == 0)
-            add_words(l, "%s%s is %lld, which is no token and counts for nothing", l->n ? "; " : "", key,
-                      (long long)gguf_int_at(v, 0));
+            add_words(out, size, "%s%s is %lld, which is no token and counts for nothing", *out ? "; " : "",
+                      key, (long long)gguf_int_at(v, 0));
         else if (v && i < END_KEYS)
             for (size_t k = 0; k < c->n_eos; k++)
                 has_key[k] |= c->eos[k] == (int32_t)id;
@@ -387,10 +349,8 @@ void gguf_notice(char *out, size_t size, const struct gguf *g, const struct conf
     if (gguf_find(g, "longhand.eos_token_ids") || !gguf_find(g, id_key(key, 0)))
         return;
     for (size_t k = 0, n = 0; k < c->n_eos; k++)
-        if (!has_key[k]) {
-            token_text(text, tokens, (size_t)c->eos[k]);
-            add_words(l, "%s%s (%d)", n++ ? ", " : l->n ? "; by their names end a text, too: "
-                                                         : "by their names end a text, too: ",
-                      text, (int)c->eos[k]);
-        }
+        if (!has_key[k] && gguf_string_at(tokens, (size_t)c->eos[k], &text))
+            add_words(out, size, "%s%.*s (%d)", n++ ? ", " : *out ? "; by their names end a text, too: "
+                                                        : "by their names end a text, too: ",
+                      (int)MIN(text.n, (size_t)39), (const char *)text.p, (int)c->eos[k]);
 }

@@ -48,5 +48,6 @@ int gguf_small_file(char **data, size_t *n, const struct gguf *g, const char *na
 /* What a user should know of the ids of a GGUF file, in one line; "": nothing. Ids that are no token's are
  * ignored, and tokens end a text because of their names, as in llama.cpp. */
 void gguf_notice(char *out, size_t size, const struct gguf *g, const struct config *c);
-/* tokenizer.json, in tokenizer text of its own (gguf_tokenizer.c). The caller frees *json. */
-int gguf_tokenizer(char **json, size_t *n, const struct gguf *g, struct err *e);
+/* Writes tokenizer.json (gguf_tokenizer.c, for gguf_small_file). 1 or -1. */
+struct json_writer;
+int gguf_tokenizer(struct json_writer *w, const struct gguf *g, struct err *e);
