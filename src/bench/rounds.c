@@ -37,7 +37,7 @@ static bool is_fixed(size_t d) { return drafters[d]->forecast->fixed; }
 /* The settings of a tree of k draft passes. */
 static void set_passes(struct draft_settings *s, size_t d, size_t k)
 {
-    if (!is_fixed(d) && drafters[d]->pass.per_depth)
+    if (!is_fixed(d) && drafters[d]->passes->per_depth)
         s->n_width = k;
     else if (!is_fixed(d))
         s->draft_passes = (long)k;

@@ -53,9 +53,8 @@ struct cost_model {
 /* Bytes that a draft pass reads: of weights, once for all texts of the pass, and of the text's caches: `key`
  * for each of at most `keys` positions. A round makes at most `most` of them, 0: PASSES_MAX. Weights of fewer
  * bits than the model's count as so many bytes of the model's as take as long (planner_bytes).
- * acceptance_max: the highest acceptance rate of its first guess that exploration assumes, 0: no bound. It is
- * 0.9 for whole models and for a layer trained together with the model, 0.8 for a layer or two trained
- * afterwards. Texts share the draft passes of one drafter, the maker. */
+ * acceptance_max: the highest acceptance rate of its first guess that exploration assumes, 0: no bound. Texts
+ * share the draft passes of one drafter, the maker. */
 struct pass_bytes { double weights, key; size_t keys, most; double acceptance_max; enum drafter maker; };
 /* Weights of `bytes` bytes in the model's own form, stored in `stored`: fewer bytes save half of their share
  * of the time. */

@@ -310,8 +310,8 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
         if (!tree_is_chain(t))
             seq[i].parent = t->kept_parent;
         const struct drafter_ops *maker = draft_pass_maker(d[i]);
-        if (maker && maker->score && !scores)    /* a pass has room for the importance of one text */
-            maker->score(d[i], &seq[i]);
+        if (maker && maker->passes->score && !scores)    /* a pass has room for the importance of one text */
+            maker->passes->score(d[i], &seq[i]);
         d[i]->round.selects = seq[i].scored;
         scores |= d[i]->round.selects;
     }

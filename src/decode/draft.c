@@ -91,7 +91,7 @@ bool draft_wants_int8(const struct draft_settings *s, const struct device *dev)
 }
 
 /* Whether guesses of a drafter come from a model, and not from the text alone. */
-static bool asks_model(const struct drafter_ops *o) { return o->reads || o->weights; }
+static bool asks_model(const struct drafter_ops *o) { return o->passes || o->weights; }
 
 size_t draft_rows(const struct draft_settings *s)
 {
@@ -143,7 +143,7 @@ static int open_state(struct decoder *d, const struct drafter_ops *o, struct err
         return err_set(e, ERR_FAILED, "drafting: out of memory");
     if ((x.kv.n_layers && kv_open(d->own[o->id], d->model->dev, &x.kv, e)) || (o->open && o->open(d, e)))
         return -1;
-    if (o->reads && d->n_caches == caches)
+    if (o->passes && d->n_caches == caches)
         draft_add_cache(d, o, KV_FULL, SIZE_MAX);
     return 0;
 }
@@ -167,8 +167,12 @@ static void close_state(struct decoder *d, const struct drafter_ops *o)
 
 static void read_bytes(const struct decoder *d, struct pass_bytes reads[CACHES_MAX])
 {
-    for (size_t i = 0; i < d->n_caches; i++)
-        reads[i] = d->cache[i].ops->reads(d, i), reads[i].maker = d->cache[i].ops->id;
+    for (size_t i = 0; i < d->n_caches; i++) {
+        const struct drafter_ops *o = d->cache[i].ops;
+        reads[i] = o->passes->reads(d, i);
+        reads[i].most = o->passes->most, reads[i].acceptance_max = o->passes->acceptance_max;
+        reads[i].maker = o->id;
+    }
 }
 
 /* The planner needs bytes. */

@@ -51,6 +51,38 @@ struct pass_part {
  * floats of the host. name: in a plan, which adds `others`; NULL: it is planned elsewhere. */
 struct drafter_memory { const char *name; struct kv_size kv; size_t floats, others; };
 
+/* The passes of a drafter that makes some (draft_pass.c). The last four functions may be NULL. */
+struct drafter_passes {
+    size_t most, rows;               /* passes of a round; rows of a pass */
+    bool chain;                      /* a pass continues the likeliest child of the node before */
+    bool per_depth;                  /* with a fixed tree: one pass for each depth; else one pass */
+    bool by_depth;                   /* how sure its guesses are depends on their depth */
+    bool ranks;                      /* `forward` leaves the ranked guesses in d->round.ranking */
+    /* the highest acceptance rate of its first guess that exploration assumes: 0.9 for whole models and for a
+     * layer trained together with the model, 0.8 for a layer or two trained afterwards */
+    double acceptance_max;
+    /* they leave the model's hidden state in pass_hidden, for heads, which follow them */
+    bool leaves_hidden;
+    /* The bytes that a pass over cache[i] reads: weights, key and keys. The plan names one of the caches
+     * (draft_add_cache), and says how many passes there are at most. */
+    struct pass_bytes (*reads)(const struct decoder *d, size_t i);
+    /* Before the first pass of a round: brings the drafter's state up to date. False: it cannot be asked
+     * now. */
+    bool (*prepare)(struct decoder *d);
+    /* Chooses rows and nodes of the next pass of a text. part is zero. False: there is none. */
+    bool (*choose)(struct decoder *d, struct pass_part *part);
+    /* One pass for n texts with the same draft_model and number of heads. It may set *end to the time at
+     * which the pass ended. -1: a value is not finite; guesses are lost, and the drafter is reset. */
+    int  (*forward)(struct decoder *const *d, size_t n, struct pass_part *const *part, double *end);
+    /* The guesses of a pass are in the tree; d->round.passes counts it. */
+    void (*keep)(struct decoder *d, const struct pass_part *part);
+    /* A pass for this text alone has taken so long. */
+    void (*learn)(struct decoder *d, const struct pass_part *part, double seconds);
+    /* In a round whose plan has these passes: asks the verification pass for scores of keys, to select
+     * some. */
+    void (*score)(struct decoder *d, struct pass_seq *seq);
+};
+
 struct drafter_ops {
     enum drafter id;
     const char *name;                /* in --drafter, reports and snapshots */
@@ -73,8 +105,6 @@ struct drafter_ops {
 
     /* it observes the rows of every chunk of a prefill, as they are read */
     bool reads_prompt;
-    /* its passes leave the model's hidden state in pass_hidden, for heads, which follow them */
-    bool leaves_hidden;
     /* Its own state for a text of n_max tokens: the size of its struct, d->own, which begins as zeros, or 0;
      * its memory, and what else it adds to a plan, when weights may not be open; opening and closing the
      * rest, and emptying it for another text. Each may be NULL. */
@@ -87,41 +117,13 @@ struct drafter_ops {
     void (*reset)(struct decoder *d);
     /* The text was cut to d->n_tokens, its cache to the rows before the last token. NULL: `reset`. */
     void (*cut)(struct decoder *d);
-    /* Before the drafter is first asked in a round: brings its state up to date. False: it cannot be asked
-     * now. May be NULL. */
-    bool (*prepare)(struct decoder *d);
-    /* Of a drafter that makes passes, else NULL: the bytes that a pass over cache[i] reads. Its `open` has
-     * added the caches (draft_add_cache). The plan names one of them, and says how many passes it makes at
-     * most. */
-    struct pass_bytes (*reads)(const struct decoder *d, size_t i);
-    struct {                         /* the passes (draft_pass.c) */
-        size_t most, rows;           /* passes of a round; rows of a pass */
-        bool chain;                  /* a pass continues the likeliest child of the node before */
-        bool per_depth;              /* with a fixed tree: one pass for each depth; else one pass */
-        bool by_depth;               /* how sure its guesses are depends on their depth */
-        bool ranks;                  /* `forward` leaves the ranked guesses in d->round.ranking */
-        /* Chooses rows and nodes of the next pass of a text. part is zero. False: there is none. */
-        bool (*choose)(struct decoder *d, struct pass_part *part);
-        /* One pass for n texts with the same draft_model and number of heads. It may set *end to the time at
-         * which the pass ended. -1: a value is not finite; guesses are lost, and the drafter is reset. */
-        int  (*forward)(struct decoder *const *d, size_t n, struct pass_part *const *part, double *end);
-        /* The guesses of a pass are in the tree; d->round.passes counts it. May be NULL, as the next. */
-        void (*keep)(struct decoder *d, const struct pass_part *part);
-        /* A pass for this text alone has taken so long. */
-        void (*learn)(struct decoder *d, const struct pass_part *part, double seconds);
-        /* In place of all of these, one pass for n texts in a way of its own (drafters of tests). It counts
-         * d->round.passes, tells the planner, and sets next_reach. */
-        void (*run)(const struct drafter_ops *o, struct decoder *const *d, size_t n);
-    } pass;
-    /* Of other drafters: proposes candidates. */
+    /* The draft passes that it makes, or NULL; then `expand` proposes candidates. */
+    const struct drafter_passes *passes;
     void (*expand)(struct decoder *d);
     /* Of heads: the number of weights that asking them reads; asking them on the hidden state of the last
      * draft pass, below the guesses of the pass, as TokenSwift does. False: there is no guess to continue. */
     double (*weights_read)(const struct decoder *d);
     bool (*ahead)(struct decoder *d);
-    /* Of the drafter of the plan: asks the verification pass for scores of keys, to select some. May be
-     * NULL. */
-    void (*score)(struct decoder *d, struct pass_seq *seq);
     /* Tokens were committed: by a round, or all at once (a prompt, a resumed text). d->committed are the rows
      * of a round; without rows the text was rebuilt from tokens. May be NULL. */
     void (*observe)(struct decoder *d);
@@ -171,7 +173,7 @@ void draft_cut(struct decoder *d);
 static inline void draft_add_cache(struct decoder *d, const struct drafter_ops *ops, enum kv_policy policy,
                                    size_t budget)
 {
-    assert(d->n_caches < CACHES_MAX && ops->reads);
+    assert(d->n_caches < CACHES_MAX && ops->passes);
     d->cache[d->n_caches].ops = ops;
     d->cache[d->n_caches].policy = policy;
     d->cache[d->n_caches++].budget = budget;

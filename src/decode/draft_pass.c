@@ -55,7 +55,7 @@ static bool joins(const struct drafter_ops *ops, struct decoder *const *with, st
     for (size_t i = 0; i < n; i++)
         rows += part[i]->rows, logits += logits_of(part[i]);
     return n == 0 || (d->set.draft_model == with[0]->set.draft_model && p->heads == part[0]->heads &&
-                      rows <= ops->pass.rows && logits <= d->set.buffers->verify_rows);
+                      rows <= ops->passes->rows && logits <= d->set.buffers->verify_rows);
 }
 
 /* Adds the guesses of a pass to the tree of a text. */
@@ -68,20 +68,20 @@ static void take(struct decoder *d, const struct drafter_ops *ops, const struct 
     d->round.next_reach = 0;
     for (size_t i = 0; i < p->n; i++) {
         const uint32_t node = p->node[i];
-        const size_t ahead = ops->pass.by_depth ? t->node[node].depth : 0,
+        const size_t ahead = ops->passes->by_depth ? t->node[node].depth : 0,
                      width = p->width ? p->width : draft_width(d, node);
         if (p->heads) {
             draft_propose_heads(d, node, p->logits + i * p->heads * vocab, p->heads, ops->id, ops->id, ahead);
             added = t->n - before;
             continue;
         }
-        added += ops->pass.ranks
+        added += ops->passes->ranks
                      ? draft_add(d, &node, 1, width, ops->id, ops->id, ahead)
                      : draft_propose(d, &node, 1, p->logits + i * vocab, width, ops->id, ops->id, ahead);
-        if (!ops->pass.chain)
+        if (!ops->passes->chain)
             draft_reach(d, node);
     }
-    const uint32_t next = ops->pass.chain ? tree_best_child(t, d->round.pass_node) : 0;
+    const uint32_t next = ops->passes->chain ? tree_best_child(t, d->round.pass_node) : 0;
     if (next && t->node[next].depth < t->max_depth)
         d->round.next_reach = t->node[next].reach;
     if (added == 0)                  /* a further pass would know no more */
@@ -100,7 +100,7 @@ static void run(const struct drafter_ops *ops, struct decoder *const *d, struct 
         part[i]->logits = logits;
         logits += logits_of(part[i]) * vocab;
     }
-    const int rc = ops->pass.forward(d, n, part, &end);
+    const int rc = ops->passes->forward(d, n, part, &end);
     for (size_t i = 0; i < n; i++) {
         if (rc) {
             d[i]->round.next_reach = 0;
@@ -109,16 +109,16 @@ static void run(const struct drafter_ops *ops, struct decoder *const *d, struct 
             continue;
         }
         take(d[i], ops, part[i]);
-        if (++d[i]->round.passes == ops->pass.most)
+        if (++d[i]->round.passes == ops->passes->most)
             d[i]->round.next_reach = 0;
-        if (ops->pass.keep)
-            ops->pass.keep(d[i], part[i]);
+        if (ops->passes->keep)
+            ops->passes->keep(d[i], part[i]);
     }
     const double seconds = (end < 0 ? d[0]->clock() : end) - start;
     for (size_t i = 0; i < n; i++)
         planner_passed(&d[i]->planner, n, seconds / (double)n);
-    if (n == 1 && ops->pass.learn)
-        ops->pass.learn(d[0], part[0], seconds);
+    if (n == 1 && ops->passes->learn)
+        ops->passes->learn(d[0], part[0], seconds);
 }
 
 void draft_pass(const struct drafter_ops *ops, struct decoder *const *d, size_t n)
@@ -127,7 +127,7 @@ void draft_pass(const struct drafter_ops *ops, struct decoder *const *d, size_t 
     bool waits[BATCH_MAX];
     for (size_t i = 0; i < n; i++) {
         part[i] = (struct pass_part){ 0 };
-        waits[i] = d[i]->round.passes < ops->pass.most && ops->pass.choose(d[i], &part[i]);
+        waits[i] = d[i]->round.passes < ops->passes->most && ops->passes->choose(d[i], &part[i]);
         if (!waits[i])
             d[i]->round.next_reach = 0;
     }

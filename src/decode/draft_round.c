@@ -20,7 +20,7 @@ static long passes_of(const struct decoder *d)
 {
     if (d->n_caches == 0 || d->planner.on || d->set.draft.draft_passes >= 0)
         return d->n_caches ? d->set.draft.draft_passes : 0;
-    return d->cache[0].ops->pass.per_depth ? (long)d->set.draft.n_width : 1;
+    return d->cache[0].ops->passes->per_depth ? (long)d->set.draft.n_width : 1;
 }
 
 /* Plans for one of n texts. Its cache holds every token but the last. */
@@ -28,7 +28,7 @@ static void plan(struct decoder *d, size_t n)
 {
     struct planner *p = &d->planner;
     /* A fixed tree with draft passes asks the heads after each pass, as TokenSwift does. */
-    const bool fixed = !p->on && d->n_caches && d->cache[0].ops->leaves_hidden;
+    const bool fixed = !p->on && d->n_caches && d->cache[0].ops->passes->leaves_hidden;
     unsigned others = (unsigned)fixed << DRAFTER_HEADS;
     for (size_t i = 0; i < d->n_caches; i++)
         others |= 1u << d->cache[i].ops->id;
@@ -72,11 +72,11 @@ const struct drafter_ops *draft_pass_maker(const struct decoder *d)
 static bool is_wanted(struct decoder *d, const struct drafter_ops *ops)
 {
     const bool wanted =
-        ops->reads ? ops == draft_pass_maker(d) : d->planner.plan.drafters >> ops->id & 1;
-    if (!wanted || d->round.tree->max_depth == 0 || !ops->prepare)
+        ops->passes ? ops == draft_pass_maker(d) : d->planner.plan.drafters >> ops->id & 1;
+    if (!wanted || d->round.tree->max_depth == 0 || !ops->passes)
         return wanted && d->round.tree->max_depth > 0;
     const double start = d->clock();
-    const bool ready = ops->prepare(d);
+    const bool ready = ops->passes->prepare(d);
     d->planner.prepared += d->clock() - start;
     return ready;
 }
@@ -122,7 +122,7 @@ static void make_passes(struct decoder *const *d, size_t n, const struct drafter
                 live[left++] = live[i];
         n = left;
         if (n > 0)
-            (ops->pass.run ? ops->pass.run : draft_pass)(ops, live, n);
+            draft_pass(ops, live, n);
     }
 }
 
@@ -156,11 +156,11 @@ void draft_round(struct decoder *const *d, size_t n)
         for (size_t i = 0; i < n; i++)
             if (is_wanted(d[i], ops))
                 asked[n_asked++] = d[i];
-        for (size_t i = 0; i < n_asked && !ops->reads; i++)
+        for (size_t i = 0; i < n_asked && !ops->passes; i++)
             ask(asked[i], ops->id);
-        if (ops->reads)
+        if (ops->passes)
             make_passes(asked, n_asked, ops);
-        for (size_t i = 0; i < n_asked && ops->leaves_hidden; i++)
+        for (size_t i = 0; i < n_asked && ops->passes && ops->passes->leaves_hidden; i++)
             if (asked[i]->round.passes && asked[i]->planner.plan.drafters >> HEADS_AHEAD & 1)
                 ask(asked[i], HEADS_AHEAD);
     }

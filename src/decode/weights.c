@@ -31,7 +31,7 @@ bool weights_present(enum drafter d, const char *model)
 unsigned weights_of_auto(unsigned present, bool fixed_tree)
 {
     for (enum drafter d = 0; d < N_DRAFTERS && fixed_tree; d++)
-        if (drafters[d] && drafters[d]->reads)
+        if (drafters[d] && drafters[d]->passes)
             present &= ~(1u << d);
     return present;
 }

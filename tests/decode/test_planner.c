@@ -120,15 +120,29 @@ static void propose_heads(struct decoder *g)
         at = tree_add(g->round.tree, at, guess(g, at, DRAFTER_HEADS, sim.text->heads), DRAFTER_HEADS,
                       (float)chance(sim.head_p), 0);
 }
-static void make_pass(const struct drafter_ops *o, struct decoder *const *all, size_t n)
+static bool prepare(struct decoder *g)
 {
-    struct decoder *g = all[0];
-    const uint32_t node = g->round.passes ? tree_best_child(g->round.tree, g->round.pass_node) : 0;
+    (void)g;
+    return true;
+}
+/* A pass has no logits: `keep` adds its guess. */
+static bool choose(struct decoder *g, struct pass_part *p)
+{
+    p->rows = 1;
+    p->node[0] = g->round.passes ? tree_best_child(g->round.tree, g->round.pass_node) : 0;
+    return true;
+}
+static int make_pass(struct decoder *const *all, size_t n, struct pass_part *const *part, double *end)
+{
+    (void)n, (void)part, (void)end;
+    spend(exact_draft(sim.m, all[0]->planner.plan.cache - 1, sim.length));
+    return 0;
+}
+static void keep(struct decoder *g, const struct pass_part *p)
+{
     const size_t cache = g->planner.plan.cache - 1;
-    (void)o, (void)n;
-    planner_passed(&g->planner, 1, spend(exact_draft(sim.m, cache, sim.length)));
-    g->round.passes++, g->round.pass_node = node;
-    const uint32_t added = tree_add(g->round.tree, node,
+    const uint32_t node = p->node[0],
+                   added = tree_add(g->round.tree, node,
                                     guess(g, node, DRAFTER_PARTIAL, true_hit(sim.text, cache)),
                                     DRAFTER_PARTIAL, (float)planner_acceptance(&g->planner), 0);
     g->round.next_reach = added ? g->round.tree->node[tree_best_child(g->round.tree, node)].reach : 0;
@@ -142,8 +156,10 @@ static bool guess_nothing(struct decoder *g)
 static struct pass_bytes bytes_of_sim(const struct decoder *g, size_t i) { return g->planner.reads[i]; }
 static const struct drafter_ops sim_suffix = { .id = DRAFTER_SUFFIX, .expand = propose_match },
     sim_heads = { .id = DRAFTER_HEADS, .turn = TURN_MODEL, .expand = propose_heads, .ahead = guess_nothing },
-    sim_partial = { .id = DRAFTER_PARTIAL, .turn = TURN_PASSES, .reads = bytes_of_sim, .pass.run = make_pass,
-                    .leaves_hidden = true };
+    sim_partial = { .id = DRAFTER_PARTIAL, .turn = TURN_PASSES,
+                    .passes = &(const struct drafter_passes){
+                        .most = PASSES_MAX, .rows = 1, .leaves_hidden = true, .reads = bytes_of_sim,
+                        .prepare = prepare, .choose = choose, .forward = make_pass, .keep = keep } };
 
 /* ---- rounds ---- */
 
@@ -166,6 +182,8 @@ static void start(const struct machine *m, const struct text *text, size_t lengt
     for (size_t i = 0; i < n_caches; i++)
         sim.g.cache[i].ops = &sim_partial, sim.g.cache[i].budget = budgets[i];
     static struct round_buffers buffers = { .verify_rows = TREE_ROWS_MAX };
+    static const struct model model;
+    sim.g.model = &model;
     sim.g.round.tree = &sim.tree, sim.g.clock = clock_of_sim, sim.g.set.buffers = &buffers;
     sim.g.set.draft.drafters =
         1u << DRAFTER_SUFFIX | 1u << DRAFTER_PARTIAL | (text->head_seconds > 0) << DRAFTER_HEADS;

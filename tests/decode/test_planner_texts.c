@@ -33,27 +33,41 @@ static double spend(double seconds)
     return seconds;
 }
 
-static void make_passes(const struct drafter_ops *o, struct decoder *const *all, size_t n)
+static bool prepare(struct decoder *g)
+{
+    (void)g;
+    return true;
+}
+/* A pass has no logits: `keep` adds its guess. */
+static bool choose(struct decoder *g, struct pass_part *p)
+{
+    p->rows = 1;
+    p->node[0] = g->round.passes ? tree_best_child(g->round.tree, g->round.pass_node) : 0;
+    return true;
+}
+static int make_passes(struct decoder *const *all, size_t n, struct pass_part *const *part, double *end)
 {
     double keys = 0;
-    (void)o;
+    (void)part, (void)end;
     for (size_t i = 0; i < n; i++) keys += (double)MIN(all[i]->n_tokens - 1, (size_t)BUDGET);
-    const double seconds = spend(exact(m->draft, n, keys));
-    for (size_t i = 0; i < n; i++) {
-        struct decoder *g = all[i];
-        const struct text *t = (const struct text *)(const void *)g;     /* g is its first member */
-        const uint32_t node = g->round.passes ? tree_best_child(g->round.tree, g->round.pass_node) : 0;
-        const bool on_path = node == 0 || g->round.tree->node[node].token == RIGHT;
-        planner_passed(&g->planner, n, seconds / (double)n);
-        g->round.passes++, g->round.pass_node = node;
-        const uint32_t added = tree_add(g->round.tree, node, on_path && uniform() < t->hit ? RIGHT : 2,
-                                        DRAFTER_PARTIAL, (float)planner_acceptance(&g->planner), 0);
-        g->round.next_reach = added ? g->round.tree->node[tree_best_child(g->round.tree, node)].reach : 0;
-    }
+    spend(exact(m->draft, n, keys));
+    return 0;
+}
+static void keep(struct decoder *g, const struct pass_part *p)
+{
+    const struct text *t = (const struct text *)(const void *)g;         /* g is its first member */
+    const uint32_t node = p->node[0];
+    const bool on_path = node == 0 || g->round.tree->node[node].token == RIGHT;
+    const uint32_t added = tree_add(g->round.tree, node, on_path && uniform() < t->hit ? RIGHT : 2,
+                                    DRAFTER_PARTIAL, (float)planner_acceptance(&g->planner), 0);
+    g->round.next_reach = added ? g->round.tree->node[tree_best_child(g->round.tree, node)].reach : 0;
 }
 static struct pass_bytes bytes_of_sim(const struct decoder *g, size_t i) { return g->planner.reads[i]; }
-static const struct drafter_ops partial = { .id = DRAFTER_PARTIAL, .turn = TURN_PASSES, .reads = bytes_of_sim,
-                                            .pass.run = make_passes };
+static const struct drafter_passes sim_passes = {
+    .most = PASSES_MAX, .rows = BATCH_MAX, .reads = bytes_of_sim, .prepare = prepare, .choose = choose,
+    .forward = make_passes, .keep = keep };
+static const struct drafter_ops partial = { .id = DRAFTER_PARTIAL, .turn = TURN_PASSES,
+                                            .passes = &sim_passes };
 
 static void join(size_t i)
 {
@@ -63,6 +77,8 @@ static void join(size_t i)
                                      .reads = { { m->draft * m->weight_bytes, m->kv_bytes, BUDGET } } };
     struct text *t = &text[i];
     *t = (struct text){ .length = PROMPT, .left = q->tokens, .hit = q->hit[i % 2] };
+    static const struct model no_model;
+    t->g.model = &no_model;
     t->g.round.tree = &t->tree, t->g.clock = clock_of_sim, t->g.set.buffers = &buffers;
     t->g.n_caches = 1, t->g.cache[0].ops = &partial, t->g.cache[0].budget = BUDGET;
     drafters[DRAFTER_PARTIAL] = &partial;

@@ -66,7 +66,7 @@ static struct pass_bytes assistant_reads(const struct decoder *d, size_t i)
     part /= (double)m->heads[config_caches(m)].dims;
     return (struct pass_bytes){ planner_bytes((double)t->own.weight_bytes,
                                               (double)assistant_of(t)->weight_bytes),
-                                part * model_kv_bytes(d->model), SIZE_MAX, ASSISTANT_PASSES, 0.9 };
+                                part * model_kv_bytes(d->model), SIZE_MAX };
 }
 
 /* ---- the text ---- */
@@ -189,14 +189,15 @@ static size_t assistant_rows(const struct draft_settings *s, size_t n_text)
 
 static double assistant_prior(size_t i) { return calibrate_ranked(i, 0.9); }
 
+static const struct drafter_passes passes = {
+    .acceptance_max = 0.9, .most = ASSISTANT_PASSES, .rows = ASSISTANT_ROWS, .per_depth = true,
+    .by_depth = true, .prepare = assistant_prepare, .reads = assistant_reads, .choose = assistant_choose,
+    .forward = assistant_pass, .keep = assistant_keep, .learn = assistant_learn
+};
+
 const struct drafter_ops drafter_assistant = {
     .id = DRAFTER_ASSISTANT, .name = "assistant", .turn = TURN_PASSES, .option = OPTION_FILE,
-    .weights = &weights, .rows = assistant_rows, .prior = assistant_prior,
+    .weights = &weights, .rows = assistant_rows, .prior = assistant_prior, .passes = &passes,
     .state = sizeof(struct guesses), .memory = assistant_memory, .plan = assistant_plan,
-    .open = assistant_begin, .reset = assistant_reset,
-    .prepare = assistant_prepare, .reads = assistant_reads,
-    .pass = { .most = ASSISTANT_PASSES, .rows = ASSISTANT_ROWS, .per_depth = true, .by_depth = true,
-              .choose = assistant_choose, .forward = assistant_pass, .keep = assistant_keep,
-              .learn = assistant_learn },
-    .observe = assistant_observe,
+    .open = assistant_begin, .reset = assistant_reset, .observe = assistant_observe,
 };

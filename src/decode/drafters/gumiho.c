@@ -107,7 +107,7 @@ static struct pass_bytes gumiho_reads(const struct decoder *d, size_t i)
     return (struct pass_bytes){ planner_bytes((double)f->plain_bytes, (double)f->weight_bytes) *
                                         (2 - of_heads) / PASSES +
                                     file_weights_head(d, f),
-                                layers, GUMIHO_WINDOW, PASSES, 0.8 };
+                                layers, GUMIHO_WINDOW };
 }
 
 /* ---- committed pairs ---- */
@@ -319,16 +319,17 @@ static const struct drafter_forecast forecast = {
     .fixed = true, .work = gumiho_work
 };
 
+static const struct drafter_passes passes = {
+    .acceptance_max = 0.8, .most = PASSES, .rows = GUMIHO_BRANCHES * GUMIHO_HEADS, .per_depth = true,
+    .by_depth = true, .prepare = gumiho_prepare, .reads = gumiho_reads, .choose = gumiho_choose,
+    .forward = gumiho_pass, .learn = gumiho_learn
+};
+
 const struct drafter_ops drafter_gumiho = {
     .id = DRAFTER_GUMIHO, .name = "gumiho", .turn = TURN_PASSES, .option = OPTION_FILE, .int8 = true,
-    .every_layer = true, .whole_tree = true,
-    .weights = &file_weights, .kind = &gumiho_kind, .forecast = &forecast, .rows = gumiho_rows,
-    .prior = gumiho_prior,
-    .state = sizeof(struct serial), .memory = gumiho_memory, .open = gumiho_begin,
-    .reset = gumiho_reset, .cut = gumiho_cut,
-    .prepare = gumiho_prepare, .reads = gumiho_reads,
-    .pass = { .most = PASSES, .rows = GUMIHO_BRANCHES * GUMIHO_HEADS, .per_depth = true, .by_depth = true,
-              .choose = gumiho_choose, .forward = gumiho_pass, .learn = gumiho_learn },
-    .reads_prompt = true, .observe = gumiho_observe,
+    .every_layer = true, .whole_tree = true, .weights = &file_weights, .kind = &gumiho_kind,
+    .forecast = &forecast, .rows = gumiho_rows, .prior = gumiho_prior, .passes = &passes,
+    .state = sizeof(struct serial), .memory = gumiho_memory, .open = gumiho_begin, .reset = gumiho_reset,
+    .cut = gumiho_cut, .reads_prompt = true, .observe = gumiho_observe,
     .snapshot = { .bytes = gumiho_state_bytes, .save = gumiho_save, .load = gumiho_load },
 };

@@ -70,7 +70,7 @@ static struct pass_bytes longspec_reads(const struct decoder *d, size_t i)
     return (struct pass_bytes){ planner_bytes((double)l->file.plain_bytes, (double)l->file.weight_bytes) +
                                     file_weights_head(d, &l->file) +
                                     RECENT * key,
-                                key, SIZE_MAX, PASSES, 0.8 };
+                                key, SIZE_MAX };
 }
 
 /* ---- the drafter's own cache ---- */
@@ -158,14 +158,15 @@ static const struct drafter_forecast forecast = {
     .work = longspec_work
 };
 
+static const struct drafter_passes passes = {
+    .acceptance_max = 0.8, .most = PASSES, .rows = LONGSPEC_ROWS, .per_depth = true, .by_depth = true,
+    .prepare = longspec_prepare, .reads = longspec_reads, .choose = longspec_choose, .forward = longspec_pass,
+    .learn = longspec_learn
+};
+
 const struct drafter_ops drafter_longspec = {
     .id = DRAFTER_LONGSPEC, .name = "longspec", .turn = TURN_PASSES, .option = OPTION_FILE, .int8 = true,
-    .every_layer = true,
-    .weights = &file_weights, .kind = &longspec_kind, .forecast = &forecast, .rows = longspec_rows,
-    .prior = longspec_prior,
-    .state = sizeof(struct beam), .memory = longspec_memory,
-    .reset = longspec_reset, .cut = longspec_cut,
-    .prepare = longspec_prepare, .reads = longspec_reads,
-    .pass = { .most = PASSES, .rows = LONGSPEC_ROWS, .per_depth = true, .by_depth = true,
-              .choose = longspec_choose, .forward = longspec_pass, .learn = longspec_learn },
+    .every_layer = true, .weights = &file_weights, .kind = &longspec_kind, .forecast = &forecast,
+    .rows = longspec_rows, .prior = longspec_prior, .passes = &passes, .state = sizeof(struct beam),
+    .memory = longspec_memory, .reset = longspec_reset, .cut = longspec_cut,
 };

@@ -76,7 +76,7 @@ static struct pass_bytes small_reads(const struct decoder *d, size_t i)
     const struct model *m = &small_of(d)->own;
     return (struct pass_bytes){ planner_bytes((double)m->weight_bytes,
                                               (double)small_model_of(small_of(d))->weight_bytes),
-                                model_draft_kv_bytes(m), d->cache[i].budget / 2 * 3, 0, 0.9 };
+                                model_draft_kv_bytes(m), d->cache[i].budget / 2 * 3 };
 }
 
 /* ---- its cache ---- */
@@ -233,12 +233,15 @@ static const struct drafter_forecast forecast = { .tokens = 2.647, .passes = 4,
                                                   .where = "SPIRe, vanilla draft model at 512 tokens",
                                                   .work = small_work };
 
+static const struct drafter_passes passes = {
+    .acceptance_max = 0.9, .most = PASSES_MAX, .rows = SMALL_ROWS, .per_depth = true, .chain = true,
+    .prepare = small_prepare, .reads = small_reads, .choose = small_choose, .forward = small_pass,
+    .keep = small_keep
+};
+
 const struct drafter_ops drafter_model = {
-    .id = DRAFTER_MODEL, .name = "model", .turn = TURN_PASSES, .option = OPTION_DIR,
-    .weights = &weights, .forecast = &forecast, .rows = small_rows, .prior = small_prior,
+    .id = DRAFTER_MODEL, .name = "model", .turn = TURN_PASSES, .option = OPTION_DIR, .weights = &weights,
+    .forecast = &forecast, .rows = small_rows, .prior = small_prior, .passes = &passes,
     .state = sizeof(struct chain), .memory = small_memory, .open = small_begin, .reset = small_reset,
     .cut = small_cut,
-    .prepare = small_prepare, .reads = small_reads,
-    .pass = { .most = PASSES_MAX, .rows = SMALL_ROWS, .per_depth = true, .chain = true,
-              .choose = small_choose, .forward = small_pass, .keep = small_keep },
 };

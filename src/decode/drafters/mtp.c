@@ -91,8 +91,7 @@ static struct pass_bytes mtp_reads(const struct decoder *d, size_t i)
                  plain = model_row_bytes(&t->layer) + part * (double)mat_bytes(head),
                  without = (1 - part) * (double)mat_bytes(&t->int8.lm_head),
                  stored = t->int8.mem ? model_row_bytes(&t->int8) - without : plain;
-    return (struct pass_bytes){ planner_bytes(plain, stored), model_draft_kv_bytes(&t->layer), s->keys,
-                                MTP_PASSES, 0.9 };
+    return (struct pass_bytes){ planner_bytes(plain, stored), model_draft_kv_bytes(&t->layer), s->keys };
 }
 
 /* ---- pairs of the text ---- */
@@ -306,12 +305,14 @@ static const struct drafter_forecast forecast = { .tokens = 2.89, .passes = 3,
                                                   .where = "llama.cpp, Qwen3.6-27B, creative prompts",
                                                   .work = mtp_work };
 
+static const struct drafter_passes passes = {
+    .acceptance_max = 0.9, .most = MTP_PASSES, .rows = MTP_ROWS, .per_depth = true, .by_depth = true,
+    .prepare = mtp_prepare, .reads = mtp_reads, .choose = mtp_choose, .forward = mtp_pass, .keep = mtp_keep,
+    .learn = mtp_learn
+};
+
 const struct drafter_ops drafter_mtp = {
-    .id = DRAFTER_MTP, .name = "mtp", .turn = TURN_PASSES,
-    .weights = &weights, .forecast = &forecast, .rows = mtp_rows, .prior = mtp_prior,
-    .state = sizeof(struct drafts), .memory = mtp_memory, .open = mtp_begin, .reset = mtp_reset,
-    .prepare = mtp_prepare, .reads = mtp_reads,
-    .pass = { .most = MTP_PASSES, .rows = MTP_ROWS, .per_depth = true, .by_depth = true,
-              .choose = mtp_choose, .forward = mtp_pass, .keep = mtp_keep, .learn = mtp_learn },
-    .reads_prompt = true, .observe = mtp_observe,
+    .id = DRAFTER_MTP, .name = "mtp", .turn = TURN_PASSES, .weights = &weights, .forecast = &forecast,
+    .rows = mtp_rows, .prior = mtp_prior, .passes = &passes, .state = sizeof(struct drafts),
+    .memory = mtp_memory, .open = mtp_begin, .reset = mtp_reset, .reads_prompt = true, .observe = mtp_observe,
 };

@@ -137,7 +137,7 @@ static void partial_end(struct decoder *d) { partial_close(cache_of(d)); }
 static struct pass_bytes partial_reads(const struct decoder *d, size_t i)
 {
     return (struct pass_bytes){ planner_bytes(model_row_bytes(d->model), model_row_bytes(d->set.draft_model)),
-                                model_kv_bytes(d->model), d->cache[i].budget, 0, 0.9 };
+                                model_kv_bytes(d->model), d->cache[i].budget };
 }
 
 /* A cache that selects asks for the importance of all rows. */
@@ -243,15 +243,17 @@ static const struct drafter_forecast forecast = {
     .work = partial_work
 };
 
+static const struct drafter_passes passes = {
+    .acceptance_max = 0.9, .most = DRAFT_PASSES_MAX, .rows = BATCH_MAX, .chain = true, .ranks = true,
+    .leaves_hidden = true, .prepare = partial_prepare, .reads = partial_reads, .choose = partial_choose,
+    .forward = partial_forward, .keep = partial_keep, .score = partial_score
+};
+
 /* No reset: partial_observe notices a cache that was cut. */
 const struct drafter_ops drafter_partial = {
     .id = DRAFTER_PARTIAL, .name = "partial", .turn = TURN_PASSES, .by_default = true, .tokenswift = true,
-    .int8 = true, .every_layer = true, .whole_tree = true,
-    .forecast = &forecast, .rows = partial_rows, .prior = partial_prior,
-    .state = sizeof(struct partial), .plan = partial_plan, .open = partial_begin, .close = partial_end,
-    .leaves_hidden = true, .prepare = partial_prepare, .reads = partial_reads, .score = partial_score,
-    .pass = { .most = DRAFT_PASSES_MAX, .rows = BATCH_MAX, .chain = true, .ranks = true,
-              .choose = partial_choose, .forward = partial_forward, .keep = partial_keep },
-    .observe = partial_observe,
+    .int8 = true, .every_layer = true, .whole_tree = true, .forecast = &forecast, .rows = partial_rows,
+    .prior = partial_prior, .passes = &passes, .state = sizeof(struct partial), .plan = partial_plan,
+    .open = partial_begin, .close = partial_end, .observe = partial_observe,
     .snapshot = { .bytes = saved_partial_bytes, .save = saved_partial_save, .load = saved_partial_load },
 };

@@ -87,7 +87,7 @@ static struct pass_bytes spire_reads(const struct decoder *d, size_t i)
     (void)i;
     return (struct pass_bytes){ planner_bytes((double)s->file.plain_bytes, (double)s->file.weight_bytes) +
                                     file_weights_head(d, &s->file),
-                                0, SIZE_MAX, SPIRE_DEPTH, 0.8 };
+                                0, SIZE_MAX };
 }
 
 /* ---- committed tokens ---- */
@@ -229,16 +229,17 @@ static const struct drafter_forecast forecast = {
     .work = spire_work
 };
 
+static const struct drafter_passes passes = {
+    .acceptance_max = 0.8, .most = SPIRE_DEPTH, .rows = SPIRE_ROWS, .per_depth = true, .chain = true,
+    .by_depth = true, .prepare = spire_prepare, .reads = spire_reads, .choose = spire_choose,
+    .forward = spire_pass
+};
+
 const struct drafter_ops drafter_spire = {
     .id = DRAFTER_SPIRE, .name = "spire", .turn = TURN_PASSES, .option = OPTION_FILE, .int8 = true,
-    .every_layer = true,
-    .weights = &file_weights, .kind = &spire_kind, .forecast = &forecast, .rows = spire_rows,
-    .prior = spire_prior,
-    .state = sizeof(struct ring), .memory = spire_memory, .open = spire_begin, .reset = spire_reset,
-    .cut = spire_cut,
-    .prepare = spire_prepare, .reads = spire_reads,
-    .pass = { .most = SPIRE_DEPTH, .rows = SPIRE_ROWS, .per_depth = true, .chain = true, .by_depth = true,
-              .choose = spire_choose, .forward = spire_pass },
-    .reads_prompt = true, .observe = spire_observe,
+    .every_layer = true, .weights = &file_weights, .kind = &spire_kind, .forecast = &forecast,
+    .rows = spire_rows, .prior = spire_prior, .passes = &passes, .state = sizeof(struct ring),
+    .memory = spire_memory, .open = spire_begin, .reset = spire_reset, .cut = spire_cut, .reads_prompt = true,
+    .observe = spire_observe,
     .snapshot = { .bytes = spire_state_bytes, .save = spire_save, .load = spire_load },
 };

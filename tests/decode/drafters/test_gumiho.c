@@ -303,7 +303,8 @@ static void drafts_follow_from_tokens(void)
             CHECK(n > 1000, "%zu bytes", n);
             if (round % 80 == 39) {
                 drafter_gumiho.reset(&x);
-                CHECK(!drafter_gumiho.prepare(&x) && !drafter_gumiho.snapshot.load(&x, state, n - 1) &&
+                CHECK(!drafter_gumiho.passes->prepare(&x) &&
+                      !drafter_gumiho.snapshot.load(&x, state, n - 1) &&
                       drafter_gumiho.snapshot.load(&x, state, n));
             }
             CHECK(decode_step(&x, &e) == 0, "%s", e.msg);

@@ -184,8 +184,8 @@ static void the_ring_follows_from_tokens(void)
         CHECK(n == m && n > 1000 && !memcmp(state[0], state[1], n), "%zu and %zu bytes at token %zu", n, m,
               d.n_tokens);
         drafter_spire.reset(&x);
-        CHECK(!drafter_spire.prepare(&x) && !drafter_spire.snapshot.load(&x, state[0], n - 1) &&
-              drafter_spire.snapshot.load(&x, state[0], n) && drafter_spire.prepare(&x));
+        CHECK(!drafter_spire.passes->prepare(&x) && !drafter_spire.snapshot.load(&x, state[0], n - 1) &&
+              drafter_spire.snapshot.load(&x, state[0], n) && drafter_spire.passes->prepare(&x));
         memset(state[2], 0, room);
         CHECK(drafter_spire.snapshot.save(&x, state[2]) == n && !memcmp(state[0], state[2], n));
         CHECK(decode_step(&x, &e) == 0 && decode_step(&d, &e) == 0, "%s", e.msg);
