@@ -48,24 +48,25 @@ struct rope_config {             /* read from rope_scaling/type or rope_paramete
     float short_divisor[HEAD_DIM_MAX / 2]; bool shorter;
 };
 
+/* Norms of queries and keys: of each head, or of all heads at once. Norms of the inputs of attention and of
+ * the feed-forward part, of their outputs, too, or of these alone. */
+enum qk_norm { QK_AS_IS, QK_NORM, QK_NORM_WHOLE };
+enum norms { NORM_BEFORE, NORM_BOTH, NORM_AFTER };
+
 /* What a layer is. A family says what all its layers share (struct family, layer), and its functions read
  * what differs from the file. Passes, caches, plans, costs and devices read specs and ask for no family. */
 struct layer_spec {
-    enum mixer_kind mixer;
+    uint8_t mixer, qk_norm, norms;       /* enum mixer_kind, qk_norm, norms */
     /* Attention. The cache that it reads: that of this layer, or of an earlier one without keys and values of
      * its own; its KV heads, each of the width of a query head. Keys that a row sees, its own included. */
     size_t kv_layer, n_kv_heads, head_dim, window;       /* window 0: all of them */
     bool local;                  /* it has the local frequencies */
-    enum { QK_AS_IS, QK_NORM, QK_NORM_WHOLE } qk_norm;   /* of each head; of all heads at once */
     /* q_proj has for each head the rows of its query, then as many rows of its gate; attention is multiplied
      * by sigmoid(gate) */
     bool gated;
     bool v_is_k;                 /* no v_proj: values are the keys before norm and RoPE */
     bool v_norm;                 /* values are divided by their root mean square */
     bool head_logits;            /* each head has one more logit, without a value: self_attn.sinks */
-    /* Norms of the inputs of attention and of the feed-forward part, of their outputs, too, or of these
-     * alone. */
-    enum { NORM_BEFORE, NORM_BOTH, NORM_AFTER } norms;
     bool scaled;                 /* the residual after it is multiplied by layer_scalar */
     bool gelu;                   /* gelu(gate) * up in place of silu (kernels/ops.h, geglu) */
     /* The feed-forward part: one network for all rows, of the width ffn, or experts for the rows that a
