@@ -12,7 +12,6 @@
 #include "src/base/base.h"
 #include "src/base/progress.h"
 #include "src/decode/drafters.h"
-#include "src/decode/small_model.h"
 #include "src/model/memory_plan.h"
 #include "src/model/model.h"
 #include "src/text/tokenizer.h"

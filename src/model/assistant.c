@@ -168,66 +168,29 @@ int assistant_check(const char *place, const struct model *m, bool int8, size_t 
         tensors_close(&ts);
     }
     if (rc == 0 && bytes)
-        *bytes = weights + output_bytes(c) +
-                 (int8 && !m->dev->quantised ? model_quantized_bytes(c, m->dev) : 0);
+        *bytes = draft_model_bytes(c, weights, output_bytes(c), m, int8, 0, 0);
     free(c);
     return rc;
 }
 
-/* Points the layers to the caches of m. */
-static void point(struct model *t, const struct model *m)
-{
-    for (size_t l = 0; l < t->config.n_layers; l++)
-        t->layers[l].slot = source_of(&m->config, &t->config, l);
-    t->head_dim = m->head_dim;
-}
-
-int assistant_open(struct assistant *t, const char *place, const struct model *m, bool int8, struct err *e)
+int assistant_open(struct draft_model *t, const char *place, const struct model *m, bool int8, struct err *e)
 {
     struct tensors ts = { 0 };
+    struct config c;
     enum weights w;
-    *t = (struct assistant){ 0 };
-    if (open_headers(&t->config, &ts, &w, place, m, e))
+    *t = (struct draft_model){ 0 };
+    if (open_headers(&c, &ts, &w, place, m, e))
         return -1;
     tensors_close(&ts);
-    const struct model_setup setup = { .config = &t->config, .compute = m->compute, .dev = m->dev,
-                                       .ops = m->ops, .pool = m->pool, .weights = w };
-    if (model_open(&t->own, place, &setup, e)) {
-        *t = (struct assistant){ 0 };
+    if (draft_model_open(t, place, &c, w, output_bytes(&c), m, e))
         return -1;
-    }
-    point(&t->own, m);
-    t->state = mem_alloc(output_bytes(&t->config));
-    if (!t->state)
-        err_set(e, ERR_FAILED, "%s: out of memory", place);
-    if (t->state && (!int8 || t->own.quantised ||
-                     model_quantize(&t->int8, &t->own, NULL, NULL, NULL, e) == 0))
+    for (size_t l = 0; l < c.n_layers; l++)          /* they read the caches of m */
+        t->own.layers[l].slot = source_of(&m->config, &c, l);
+    t->own.head_dim = m->head_dim;
+    if (draft_model_quantize(t, int8, e) == 0)
         return 0;
-    assistant_close(t);
+    draft_model_close(t);
     return -1;
-}
-
-int assistant_reserve(struct assistant *t, size_t n_max, struct err *e)
-{
-    if (n_max <= t->n_max)
-        return 0;
-    struct workspace *work;
-    if (workspace_open(&work, &t->own, ASSISTANT_ROWS, n_max, e))
-        return -1;                       /* other texts keep theirs */
-    workspace_close(t->work);
-    t->work = work;
-    t->n_max = n_max;
-    return 0;
-}
-
-void assistant_close(struct assistant *t)
-{
-    if (t->state)
-        mem_free(t->state, output_bytes(&t->config));
-    workspace_close(t->work);
-    model_close(&t->int8);
-    model_close(&t->own);
-    *t = (struct assistant){ 0 };
 }
 
 /* ---- the pass ---- */
@@ -241,9 +204,9 @@ void assistant_input(const struct model *m, int32_t token, const float *h, float
     memcpy(input + d, h, d * sizeof *h);
 }
 
-int assistant_forward(struct assistant *t, struct pass_seq *seqs, size_t n_seqs)
+int assistant_forward(struct draft_model *t, struct pass_seq *seqs, size_t n_seqs)
 {
-    const struct tap tap = { TAP_HIDDEN, 0, t->state };
+    const struct tap tap = { TAP_HIDDEN, 0, t->rows };
     struct err ignored;
-    return model_forward(assistant_of(t), t->work, seqs, n_seqs, &tap, 1, &ignored);
+    return model_forward(draft_model_of(t), t->work, seqs, n_seqs, &tap, 1, &ignored);
 }

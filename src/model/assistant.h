@@ -16,17 +16,10 @@
  * gemma4_assistant or gemma4_unified_assistant, GGUF files gemma4-assistant. Its ordering of the vocabulary
  * (masked_embedding), which lets an LM head skip tokens, is not used. */
 #pragma once
-#include "src/model/model.h"
+#include "src/model/draft_model.h"
 
 enum { ASSISTANT_ROWS = 64,              /* the most rows of a pass */
        ASSISTANT_PASSES = 8, ASSISTANT_BEAM = 8 };       /* of a round; candidates that a pass reads */
-
-struct assistant {                       /* {0} is closed */
-    struct config config;
-    struct model own, int8;              /* int8: for drafts, or closed */
-    struct workspace *work; size_t n_max;
-    float *state;                        /* [ASSISTANT_ROWS][backbone]: h' of the rows of the last pass */
-};
 
 /* Finds the drafter of a model: beside it, as MODEL-assistant (a directory or a .gguf file) or in the folder
  * assistant/, or in a cache of Hugging Face's tools under the model's name with -assistant. False: there is
@@ -35,20 +28,15 @@ bool assistant_find(char path[PATH_BYTES], const char *model);
 /* Whether `place`, a directory or GGUF file, is a drafter for m, of which config, compute and device are
  * needed. Reads headers only. *bytes: NULL, or what assistant_open would take. ERR_INPUT. */
 int  assistant_check(const char *place, const struct model *m, bool int8, size_t *bytes, struct err *e);
-/* m is open and outlives the drafter. int8: its matrices get an 8-bit copy, if it is not quantised. Beside a
- * quantised model, weights of 16 bits are read as Q8_0. Only with host_memory. */
-int  assistant_open(struct assistant *t, const char *place, const struct model *m, bool int8, struct err *e);
-void assistant_close(struct assistant *t);
-/* The bytes that passes over caches of n_max positions need, and making room for them. */
+/* m is open and outlives the drafter. t->rows are [ASSISTANT_ROWS][backbone]: h' of the rows of the last
+ * pass. int8: its matrices get an 8-bit copy, if it is not quantised. Beside a quantised model, weights of 16
+ * bits are read as Q8_0. Only with host_memory. */
+int  assistant_open(struct draft_model *t, const char *place, const struct model *m, bool int8,
+                    struct err *e);
+/* The bytes that passes over caches of n_max positions need (draft_model_reserve with ASSISTANT_ROWS). */
 size_t assistant_work_bytes(const struct model *m, size_t n_max);
-int  assistant_reserve(struct assistant *t, size_t n_max, struct err *e);
 /* Writes the input of a row, [2 * hidden of m]: the embedding of its token, and h. */
 void assistant_input(const struct model *m, int32_t token, const float *h, float *input);
 /* One pass: each sequence has the cache of a text (kv), `reads`, and its inputs as `state`. 0, or -1 where a
  * value is not finite. */
-int  assistant_forward(struct assistant *t, struct pass_seq *seqs, size_t n_seqs);
-/* The model that draft passes ask. */
-static inline const struct model *assistant_of(const struct assistant *t)
-{
-    return t->int8.mem ? &t->int8 : &t->own;
-}
+int  assistant_forward(struct draft_model *t, struct pass_seq *seqs, size_t n_seqs);

@@ -48,13 +48,10 @@ static bool has_brief(const struct model *m) { return m->config.vocab >= 2 * (si
 
 size_t mtp_bytes(const struct model *m, size_t weight_bytes, bool int8)
 {
-    struct model layer = { .compute = m->compute, .dev = m->dev, .ops = m->ops, .pool = m->pool,
-                           .head_dim = m->head_dim, .quantised = m->dev->quantised };   /* sizes only */
-    mtp_config(&layer.config, &m->config);
-    return weight_bytes +
-           (int8 && !m->dev->quantised
-                ? model_quantized_bytes(&layer.config, m->dev) + (has_brief(m) ? brief_bytes(m) : 0) : 0) +
-           workspace_bytes(&layer, MTP_ROWS, MTP_SLOTS) + hidden_bytes(m);
+    struct config c;
+    mtp_config(&c, &m->config);
+    return draft_model_bytes(&c, weight_bytes, hidden_bytes(m), m, int8, MTP_ROWS, MTP_SLOTS) +
+           (int8 && !m->dev->quantised && has_brief(m) ? brief_bytes(m) : 0);
 }
 
 /* Embedding and LM head are those of the model, unless the file has others. */
@@ -70,16 +67,16 @@ static void borrow(struct model *layer, const struct model *m)
 
 int mtp_shorten(struct mtp *t, size_t n, struct err *e)
 {
-    struct mat head = t->layer.lm_head;
+    struct mat head = t->draft.own.lm_head;
     head.n = n;
-    t->brief = *mtp_of(t);
-    if (t->int8.mem) {                   /* an 8-bit matrix has its scales at its end */
+    t->brief = *draft_model_of(&t->draft);
+    if (t->draft.int8.mem) {                   /* an 8-bit matrix has its scales at its end */
         t->head_bytes = mat_bytes(&(struct mat){ DT_I8, n, head.k, NULL });
         t->head = mem_alloc(t->head_bytes);
         if (!t->head)
             return err_set(e, ERR_FAILED, "the draft layer: out of memory (%zu bytes)", t->head_bytes);
         t->brief.lm_head = (struct mat){ DT_I8, n, head.k, t->head };
-        model_quantize_mat(&t->brief.lm_head, &head, t->layer.pool);
+        model_quantize_mat(&t->brief.lm_head, &head, t->draft.own.pool);
     } else {
         t->brief.lm_head = head;
     }
@@ -90,26 +87,16 @@ int mtp_open(struct mtp *t, const struct model *m, const char *dir, enum weights
              struct err *e)
 {
     struct config c;
-    const struct model_setup setup = { .config = &c, .compute = m->compute, .dev = m->dev, .ops = m->ops,
-                                       .pool = m->pool, .weights = weights };
     *t = (struct mtp){ 0 };
     mtp_config(&c, &m->config);
     if (!m->dev->host_memory)
         return err_set(e, ERR_INPUT, "%s: --drafter mtp is not supported on this device; --device cpu "
                                      "supports it", m->dev->name);
-    if (model_open(&t->layer, dir, &setup, e)) {
-        *t = (struct mtp){ 0 };
+    if (draft_model_open(&t->draft, dir, &c, weights, hidden_bytes(m), m, e))
         return -1;
-    }
-    t->hidden_bytes = hidden_bytes(m);
-    t->hidden = mem_alloc(t->hidden_bytes);
-    if (!t->hidden)
-        err_set(e, ERR_FAILED, "%s: the draft layer: out of memory", dir);
-    borrow(&t->layer, m);
-    if (!t->hidden ||
-        (int8 && !m->quantised && model_quantize(&t->int8, &t->layer, NULL, NULL, NULL, e)) ||
-        (has_brief(m) && mtp_shorten(t, MTP_BRIEF, e)) ||
-        workspace_open(&t->work, &t->layer, MTP_ROWS, MTP_SLOTS, e)) {
+    borrow(&t->draft.own, m);
+    if (draft_model_quantize(&t->draft, int8, e) || (has_brief(m) && mtp_shorten(t, MTP_BRIEF, e)) ||
+        draft_model_reserve(&t->draft, MTP_ROWS, MTP_SLOTS, e)) {
         mtp_close(t);
         return -1;
     }
@@ -118,22 +105,18 @@ int mtp_open(struct mtp *t, const struct model *m, const char *dir, enum weights
 
 void mtp_close(struct mtp *t)
 {
-    if (t->hidden)
-        mem_free(t->hidden, t->hidden_bytes);
-    if (t->head)
-        mem_free(t->head, t->head_bytes);
-    workspace_close(t->work);
-    model_close(&t->int8);
-    model_close(&t->layer);
+    mem_free(t->head, t->head_bytes);
+    draft_model_close(&t->draft);
     *t = (struct mtp){ 0 };
 }
 
 int mtp_forward(struct mtp *t, struct pass_seq *seqs, size_t n_seqs, bool brief)
 {
-    const struct tap tap = { TAP_HIDDEN, 0, t->hidden };
-    const size_t vocab = t->layer.config.vocab;
+    const struct tap tap = { TAP_HIDDEN, 0, t->draft.rows };
+    const size_t vocab = t->draft.own.config.vocab;
+    const struct model *m = brief ? &t->brief : draft_model_of(&t->draft);
     struct err ignored;
-    if (model_forward(brief ? &t->brief : mtp_of(t), t->work, seqs, n_seqs, &tap, 1, &ignored))
+    if (model_forward(m, t->draft.work, seqs, n_seqs, &tap, 1, &ignored))
         return -1;
     for (size_t i = 0; i < n_seqs && brief; i++) {
         float *row = seqs[i].logits;

@@ -18,7 +18,7 @@
  *
  * GGUF files have them as blk.L.nextn.*, and the layer as blk.L.*, L being the number of layers before it. */
 #pragma once
-#include "src/model/model.h"
+#include "src/model/draft_model.h"
 
 enum {
     MTP_ROWS = 64,                       /* the most rows of a pass */
@@ -30,13 +30,11 @@ enum {
 };
 
 struct mtp {                             /* {0} is closed */
-    struct model layer, int8;            /* int8: for drafts, or closed */
+    struct draft_model draft;            /* rows: [MTP_ROWS][hidden], h' of the rows of the last pass */
     /* The model for drafts with a short LM head: the first MTP_BRIEF tokens, which are the most frequent ones
      * where ids follow the merges of a tokenizer. lm_head.w NULL: the vocabulary is not much larger. */
     struct model brief;
     void *head; size_t head_bytes;       /* holds it, or NULL */
-    struct workspace *work;
-    float *hidden; size_t hidden_bytes;  /* [MTP_ROWS][hidden]: h' of the rows of the last pass */
 };
 
 /* Whether a model has the layer. Looks at names only. */
@@ -53,11 +51,9 @@ int  mtp_open(struct mtp *t, const struct model *m, const char *dir, enum weight
 void mtp_close(struct mtp *t);
 /* For mtp_open and tests: makes the short LM head, of the first n tokens. */
 int  mtp_shorten(struct mtp *t, size_t n, struct err *e);
-/* The model that draft passes ask. */
-static inline const struct model *mtp_of(const struct mtp *t) { return t->int8.mem ? &t->int8 : &t->layer; }
-/* A pass over at most MTP_ROWS rows, each with `state` and `want`. t->hidden receives h' of the rows, unless
- * none of them has logits. brief: with the short LM head; the logits of other tokens are -infinity. 0, or -1
- * where a value is not finite. */
+/* A pass over at most MTP_ROWS rows, each with `state` and `want`. t->draft.rows receives h' of the rows,
+ * unless none of them has logits. brief: with the short LM head; the logits of other tokens are -infinity. 0,
+ * or -1 where a value is not finite. */
 int  mtp_forward(struct mtp *t, struct pass_seq *seqs, size_t n_seqs, bool brief);
 /* The hidden state of a row of m from its residual, as `state` of struct pass_seq. */
 void mtp_state(const struct model *m, float *state, const float *residual);

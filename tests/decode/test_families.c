@@ -101,7 +101,7 @@ static void any_drafters(struct family *f, struct decode_setup *s, struct text *
                                    BIT(MTP), BIT(MTP) | BIT(ADDED) | BIT(SUFFIX) };
     static const size_t budgets[] = { 48, 100, 4096 };
     struct rng *g = &f->rng;
-    const size_t kinds = sizeof of / sizeof *of - (f->mtp.work ? 0 : 2), kind = rng_below(g, kinds + 1);
+    const size_t kinds = sizeof of / sizeof *of - (f->mtp.draft.work ? 0 : 2), kind = rng_below(g, kinds + 1);
     *s = (struct decode_setup){ .buffers = &f->buffers, .back = 1 + rng_below(g, 150),
                                 .start = { begin.kv, begin.n_rows, &list->total, begin.n_split } };
     draft_defaults(&s->draft);

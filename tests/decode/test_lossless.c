@@ -15,7 +15,7 @@
 #include "src/model/heads.h"
 #include "src/decode/decode.h"
 #include "src/decode/decoder_image.h"
-#include "src/decode/small_model.h"
+#include "src/decode/drafters/small_model.h"
 #include "tests/drafter_rig.h"
 
 enum { PROMPT_MAX = 100, TEXT = 80, TEXTS = 6, TOGETHER = 8 };
@@ -73,19 +73,19 @@ static struct heads heads;
 static struct longspec longspec;
 static struct gumiho gumiho;
 static struct spire spire;
-static struct small_model small;
+static struct draft_model small;
 
 /* The model drafts for itself: its window makes the difference. */
 static void small_open(const char *dir)
 {
     struct err e;
-    small.config = rig.c;
-    const struct model_setup s = { .config = &small.config, .compute = rig.m.compute, .dev = rig.dev,
+    const struct model_setup s = { .config = &rig.c, .compute = rig.m.compute, .dev = rig.dev,
                                    .ops = rig.m.ops, .pool = rig.pool };
     if (model_open(&small.own, dir, &s, &e) ||
         workspace_open(&small.work, &small.own, SMALL_ROWS, SMALL_SLOTS, &e))
         rig_die("small model", &e);
-    small.logits = mem_alloc(SMALL_ROWS * rig.c.vocab * sizeof(float));
+    small.row_bytes = SMALL_ROWS * rig.c.vocab * sizeof(float);
+    small.rows = mem_alloc(small.row_bytes);
 }
 
 /* Whether the trained drafters of a model with this cache have a short vocabulary. */
@@ -118,7 +118,7 @@ static void close_all(void)
     drafter_close(&longspec.file, &longspec_kind);
     drafter_close(&gumiho.file, &gumiho_kind);
     drafter_close(&spire.file, &spire_kind);
-    small_model_close(&small);
+    draft_model_close(&small);
     model_close(&int8);
     rig_close(&rig);
 }

@@ -5,7 +5,7 @@
  * And that this can fail: the published acceptance rule (several candidates, temperature above 0) does. */
 #include "src/model/heads.h"
 #include "src/decode/decode.h"
-#include "src/decode/small_model.h"
+#include "src/decode/drafters/small_model.h"
 #include "src/text/tokenizer.h"
 #include "tests/drafter_rig.h"
 #include "tests/oracle.h"
@@ -48,7 +48,7 @@ enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
 static struct heads demo_heads;
 static struct longspec longspec;         /* of the model that is open */
-static struct small_model small;         /* the demonstration model drafts for itself */
+static struct draft_model small;         /* the demonstration model drafts for itself */
 static struct spire spire;
 static struct gumiho gumiho;
 static struct model demo_int8;           /* drafts of the demonstration model ask it */
@@ -109,7 +109,7 @@ static const struct heads *heads_of(const struct rig *r)
     if (!longspec.file.mem && drafter_open(&longspec.file, &longspec_kind, NULL, &r->m, true, &e))
         longspec_rig_open(&longspec, r, true, 1, NULL);
     struct tokenizer *t = NULL;
-    if (!small.logits && (tokenizer_open(&t, demo, r->c.vocab, &e) ||
+    if (!small.rows && (tokenizer_open(&t, demo, r->c.vocab, &e) ||
                           small_model_open(&small, demo, &r->m, t, true, &e)))
         rig_die("small model", &e);
     if (t)
@@ -127,7 +127,7 @@ static void done_with(struct rig *r)
 {
     heads_close(&demo_heads);
     drafter_close(&longspec.file, &longspec_kind);
-    small_model_close(&small);
+    draft_model_close(&small);
     drafter_close(&spire.file, &spire_kind);
     drafter_close(&gumiho.file, &gumiho_kind);
     model_close(&demo_int8);

@@ -20,7 +20,7 @@ struct guesses {                     /* of one text; widths: hidden of the model
     float *input;                    /* [ASSISTANT_BEAM][2 * hidden] */
 };
 
-static struct assistant *weights_of(const struct decoder *d) { return d->set.weights[DRAFTER_ASSISTANT]; }
+static struct draft_model *weights_of(const struct decoder *d) { return d->set.weights[DRAFTER_ASSISTANT]; }
 static struct guesses *guesses_of(const struct decoder *d) { return d->own[DRAFTER_ASSISTANT]; }
 
 /* ---- memory ---- */
@@ -35,7 +35,7 @@ static struct drafter_memory assistant_memory(const struct decode_setup *set, co
 static void assistant_plan(struct memory_plan *plan, const struct decode_setup *set, const struct model *m,
                            size_t n_max)
 {
-    const struct assistant *t = set->weights[DRAFTER_ASSISTANT];
+    const struct draft_model *t = set->weights[DRAFTER_ASSISTANT];
     /* texts share one; that of m is about as large */
     const size_t work = t && t->n_max >= n_max ? 0 : assistant_work_bytes(t ? &t->own : m, n_max);
     memory_plan_add(plan, "assistant's buffers",
@@ -49,7 +49,7 @@ static int assistant_begin(struct decoder *d, struct err *e)
     s->last = d->floats[DRAFTER_ASSISTANT];
     s->state = s->last + hidden;
     s->input = s->state + (1 + NODES) * hidden;
-    return assistant_reserve(weights_of(d), d->kv.n_max, e);
+    return draft_model_reserve(weights_of(d), ASSISTANT_ROWS, d->kv.n_max, e);
 }
 
 static void assistant_reset(struct decoder *d) { guesses_of(d)->at = 0; }
@@ -57,15 +57,15 @@ static void assistant_reset(struct decoder *d) { guesses_of(d)->at = 0; }
 /* All weights, and for each key what the global layers read. */
 static struct pass_bytes assistant_reads(const struct decoder *d, size_t i)
 {
-    const struct assistant *t = weights_of(d);
-    const struct config *c = &t->config, *m = &d->model->config;
+    const struct draft_model *t = weights_of(d);
+    const struct config *c = &t->own.config, *m = &d->model->config;
     double part = 0;
     (void)i;
     for (size_t l = 0; l < c->n_layers; l++)
         part += c->layer[l].window ? 0 : (double)(c->layer[l].n_kv_heads * c->layer[l].head_dim);
     part /= (double)m->heads[config_caches(m)].dims;
     return (struct pass_bytes){ planner_bytes((double)t->own.weight_bytes,
-                                              (double)assistant_of(t)->weight_bytes),
+                                              (double)draft_model_of(t)->weight_bytes),
                                 part * model_kv_bytes(d->model), SIZE_MAX };
 }
 
@@ -109,9 +109,9 @@ static int assistant_pass(struct decoder *const *d, size_t n, struct pass_part *
 {
     static const uint8_t all[ASSISTANT_BEAM] = { [0 ... ASSISTANT_BEAM - 1] = 1 };
     static const int32_t token[ASSISTANT_BEAM];          /* the inputs have their embeddings */
-    struct assistant *t = weights_of(d[0]);
+    struct draft_model *t = weights_of(d[0]);
     struct pass_seq seq[BATCH_MAX];
-    const float *state = t->state;
+    const float *state = t->rows;
     (void)end;
     for (size_t i = 0; i < n; i++) {
         seq[i] = (struct pass_seq){ .kv = &d[i]->kv, .n = part[i]->rows, .token = token, .want = all,
@@ -166,10 +166,10 @@ static int open_weights(void *weights, const struct weights_at *at, struct err *
     return assistant_open(weights, at->path, &at->g->model, at->int8, e);
 }
 
-static void close_weights(void *weights) { assistant_close(weights); }
+static void close_weights(void *weights) { draft_model_close(weights); }
 
 static const struct drafter_weights weights = {
-    .size = sizeof(struct assistant),
+    .size = sizeof(struct draft_model),
     .missing = "has no drafter of Gemma 4 beside it, MODEL-assistant or assistant/; --drafter assistant:DIR "
                "names one",
     .find = find,

@@ -6,7 +6,7 @@
 
 #include "src/decode/draft.h"
 #include "src/decode/pass_work.h"
-#include "src/decode/small_model.h"
+#include "src/decode/drafters/small_model.h"
 #include "src/decode/weights.h"
 
 struct chain {                       /* of one text */
@@ -17,7 +17,7 @@ struct chain {                       /* of one text */
     int32_t flight[PASSES_MAX + 1]; size_t n_flight;
 };
 
-static struct small_model *small_of(const struct decoder *d) { return d->set.weights[DRAFTER_MODEL]; }
+static struct draft_model *small_of(const struct decoder *d) { return d->set.weights[DRAFTER_MODEL]; }
 static struct chain *chain_of(const struct decoder *d) { return d->own[DRAFTER_MODEL]; }
 /* The position after the committed rows. */
 static size_t end_of(const struct chain *c)
@@ -32,7 +32,7 @@ static size_t keys_of(const struct draft_settings *s) { return MIN(s->kv_budget,
 /* Its bytes are planned with the weights, which must be open. */
 static struct drafter_memory small_memory(const struct decode_setup *set, const struct model *m, size_t n_max)
 {
-    const struct small_model *s = set->weights[DRAFTER_MODEL];
+    const struct draft_model *s = set->weights[DRAFTER_MODEL];
     struct drafter_memory x = { 0 };
     (void)n_max;
     if (s)
@@ -75,7 +75,7 @@ static struct pass_bytes small_reads(const struct decoder *d, size_t i)
 {
     const struct model *m = &small_of(d)->own;
     return (struct pass_bytes){ planner_bytes((double)m->weight_bytes,
-                                              (double)small_model_of(small_of(d))->weight_bytes),
+                                              (double)draft_model_of(small_of(d))->weight_bytes),
                                 model_draft_kv_bytes(m), d->cache[i].budget / 2 * 3 };
 }
 
@@ -110,7 +110,7 @@ static bool read_text(struct decoder *d, size_t at, size_t to)
         struct pass_seq seq = rows_at(c, d->tokens + at, n);
         seq.want = none;
         seq.cache_only = true;
-        if (model_forward(small_model_of(small_of(d)), small_of(d)->work, &seq, 1, NULL, 0, &ignored)) {
+        if (model_forward(draft_model_of(small_of(d)), small_of(d)->work, &seq, 1, NULL, 0, &ignored)) {
             small_reset(d);
             return false;
         }
@@ -153,7 +153,7 @@ static bool small_choose(struct decoder *d, struct pass_part *p)
 
 static int small_pass(struct decoder *const *d, size_t n, struct pass_part *const *part, double *end)
 {
-    struct small_model *s = small_of(d[0]);
+    struct draft_model *s = small_of(d[0]);
     struct pass_seq seq[BATCH_MAX];
     struct err ignored;
     (void)end;
@@ -162,10 +162,10 @@ static int small_pass(struct decoder *const *d, size_t n, struct pass_part *cons
         const int32_t *token = d[i]->round.passes ? &d[i]->round.tree->node[part[i]->node[0]].token
                                             : d[i]->tokens + d[i]->n_tokens - part[i]->rows;
         seq[i] = rows_at(c, token, part[i]->rows);
-        seq[i].logits = part[i]->logits = s->logits + i * s->config.vocab;
+        seq[i].logits = part[i]->logits = s->rows + i * s->own.config.vocab;
         c->kv.n_past += c->n_flight;     /* rows in flight are seen */
     }
-    const int rc = model_forward(small_model_of(s), s->work, seq, n, NULL, 0, &ignored);
+    const int rc = model_forward(draft_model_of(s), s->work, seq, n, NULL, 0, &ignored);
     for (size_t i = 0; i < n; i++)
         chain_of(d[i])->kv.n_past -= chain_of(d[i])->n_flight;
     return rc;
@@ -206,9 +206,9 @@ static int open_weights(void *weights, const struct weights_at *at, struct err *
     return small_model_open(weights, at->path, &at->g->model, at->g->tokenizer, at->int8, e);
 }
 
-static void close_weights(void *weights) { small_model_close(weights); }
+static void close_weights(void *weights) { draft_model_close(weights); }
 
-static const struct drafter_weights weights = { .size = sizeof(struct small_model), .find = find,
+static const struct drafter_weights weights = { .size = sizeof(struct draft_model), .find = find,
                                                 .check = check, .bytes = bytes, .open = open_weights,
                                                 .close = close_weights };
 

@@ -86,12 +86,12 @@ static struct pass_bytes mtp_reads(const struct decoder *d, size_t i)
 {
     const struct mtp *t = weights_of(d);
     const struct drafts *s = drafts_of(d);
-    const struct mat *head = &t->layer.lm_head;
+    const struct mat *head = &t->draft.own.lm_head;
     const double part = s->brief == i + 1 ? (double)t->brief.lm_head.n / (double)head->n : 1,
-                 plain = model_row_bytes(&t->layer) + part * (double)mat_bytes(head),
-                 without = (1 - part) * (double)mat_bytes(&t->int8.lm_head),
-                 stored = t->int8.mem ? model_row_bytes(&t->int8) - without : plain;
-    return (struct pass_bytes){ planner_bytes(plain, stored), model_draft_kv_bytes(&t->layer), s->keys };
+                 plain = model_row_bytes(&t->draft.own) + part * (double)mat_bytes(head),
+                 without = (1 - part) * (double)mat_bytes(&t->draft.int8.lm_head),
+                 stored = t->draft.int8.mem ? model_row_bytes(&t->draft.int8) - without : plain;
+    return (struct pass_bytes){ planner_bytes(plain, stored), model_draft_kv_bytes(&t->draft.own), s->keys };
 }
 
 /* ---- pairs of the text ---- */
@@ -197,7 +197,7 @@ static bool mtp_choose(struct decoder *d, struct pass_part *p)
 static int mtp_pass(struct decoder *const *d, size_t n, struct pass_part *const *part, double *end)
 {
     struct mtp *t = weights_of(d[0]);
-    const float *hidden = t->hidden;
+    const float *hidden = t->draft.rows;
     struct pass_seq seq[BATCH_MAX];
     uint8_t want[BATCH_MAX][MTP_BEAM] = { 0 };
     bool brief = true;                   /* if the plans of all texts say so */

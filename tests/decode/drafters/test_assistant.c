@@ -13,7 +13,7 @@ enum { FILE_MAX = 1 << 24, N_MAX = 700 };
 /* A model, its drafter, and the drafts of the fixture (tests/make/make_assistant.py). */
 struct fixture {
     struct rig r;
-    struct assistant t;
+    struct draft_model t;
     char *reference, *drafts;
     const int32_t *ids, *token;          /* token[0]: what the model says after the rows; then the drafts */
     const float *logits;
@@ -46,14 +46,15 @@ static void open_fixture(struct fixture *f, const char *file, enum dtype compute
     CHECK(f->vocab == f->r.c.vocab && f->n == 4);
     if (!assistant_find(path, MODEL) || strcmp(path, MODEL "/assistant"))
         printf("FAIL %s is not found\n", path), exit(1);
-    if (assistant_open(&f->t, file ? file : path, &f->r.m, int8, &e) || assistant_reserve(&f->t, N_MAX, &e))
+    if (assistant_open(&f->t, file ? file : path, &f->r.m, int8, &e) ||
+        draft_model_reserve(&f->t, ASSISTANT_ROWS, N_MAX, &e))
         rig_die("drafter", &e);
     CHECK((f->t.int8.mem != NULL) == int8);
 }
 
 static void close_fixture(struct fixture *f)
 {
-    assistant_close(&f->t), rig_close(&f->r);
+    draft_model_close(&f->t), rig_close(&f->r);
     free(f->reference), free(f->drafts);
 }
 
@@ -78,7 +79,7 @@ static double chain_off(struct fixture *f, size_t shift)
                                 .reads = true };
         if (assistant_forward(&f->t, &row, 1)) printf("FAIL a pass of the drafter\n"), exit(1);
         CHECK(kv.n_past == rows && kv.n_written == rows);
-        memcpy(h, f->t.state, d * sizeof *h);
+        memcpy(h, f->t.rows, d * sizeof *h);
         for (size_t k = 0; k < f->vocab; k++)
             off = MAX(off, fabs((double)logits[k] - (double)f->logits[i * f->vocab + k]));
     }

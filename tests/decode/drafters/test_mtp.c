@@ -65,7 +65,7 @@ static void open_chains(struct chains *c, const char *dir, const char *model, en
     CHECK(c->vocab == c->r.c.vocab && c->n >= 4 && c->n_drafts == 3 && c->n_ids <= ROWS_MAX - 8);
     CHECK(mtp_present(model), "%s has no layer", model);
     if (mtp_open(&c->t, &c->r.m, model, WEIGHTS_AS_IS, int8, &e)) rig_die("layer", &e);
-    CHECK((c->t.int8.mem != NULL) == int8);
+    CHECK((c->t.draft.int8.mem != NULL) == int8);
     read_states(c);
 }
 
@@ -124,11 +124,11 @@ static double chain_off(struct chains *c, const char *at_chain, size_t cut)
     struct err e;
     uint32_t at;
     memcpy(&at, at_chain, 4);
-    const struct kv_size size = model_cache(&c->t.layer, at + NODES, NODES);
+    const struct kv_size size = model_cache(&c->t.draft.own, at + NODES, NODES);
     if (kv_open(&kv, c->r.dev, &size, &e)) rig_die("cache", &e);
     read_text(c, &kv, at, cut, logits);
     double off = distance(logits, want, c->vocab);
-    memcpy(state, c->t.hidden + ((at - 1) % MIN(cut, (size_t)MTP_ROWS)) * d, d * sizeof *state);
+    memcpy(state, c->t.draft.rows + ((at - 1) % MIN(cut, (size_t)MTP_ROWS)) * d, d * sizeof *state);
     memcpy(state + d, state, d * sizeof *state);
     float *two = must_alloc(2 * c->vocab * sizeof *two);
     for (uint32_t k = 1; k < c->n_drafts; k++) {
@@ -141,7 +141,7 @@ static double chain_off(struct chains *c, const char *at_chain, size_t cut)
                               .state = state };
         mtp_pass(c, &s);
         off = MAX(off, distance(two + (rows - 1) * c->vocab, want + k * c->vocab, c->vocab));
-        memcpy(state, c->t.hidden + (rows - 1) * d, d * sizeof *state);
+        memcpy(state, c->t.draft.rows + (rows - 1) * d, d * sizeof *state);
         parent[k + 1] = (int32_t)k;
     }
     kv_close(&kv);
@@ -365,7 +365,7 @@ static void a_full_cache_keeps_its_ends(void)
     struct kv kv, whole;
     struct err e;
     open_tiny(&x, 1, false);
-    const struct kv_size size = model_cache(&x.t.layer, N, 0);
+    const struct kv_size size = model_cache(&x.t.draft.own, N, 0);
     if (kv_open(&kv, x.r.dev, &size, &e) || kv_open(&whole, x.r.dev, &size, &e)) rig_die("cache", &e);
     rig_inject(&kv, N, 3), rig_inject(&whole, N, 3);
     kv_keep_ends(&kv, SINKS, KEYS - SINKS);
@@ -511,7 +511,7 @@ static void a_layer_that_is_not_finite(void)
     struct decode_setup s;
     const struct sampling p = sampled(0);
     open_tiny(&x, 0, true);
-    x.t.int8.layers->norm_mlp[3] = NAN;
+    x.t.draft.int8.layers->norm_mlp[3] = NAN;
     open_decoder(&plain, &x.r, &p, NULL, x.prompt, PROMPT, 200);
     set(&s, 1, &x.t);
     open_decoder(&d, &x.r, &p, &s, x.prompt, PROMPT, 200);
@@ -527,14 +527,15 @@ static void the_copy_in_8_bits_is_near(void)
     struct chains c[2];
     size_t same = 0, of = 0;
     for (int i = 0; i < 2; i++) open_chains(&c[i], fixtures[1].dir, NULL, DT_BF16, i);
-    const size_t plain = c[1].t.layer.weight_bytes + mat_bytes(&c[1].r.m.lm_head);
-    CHECK(c[1].t.int8.weight_bytes < plain * 7 / 10, "%zu and %zu bytes", c[1].t.int8.weight_bytes, plain);
+    const size_t plain = c[1].t.draft.own.weight_bytes + mat_bytes(&c[1].r.m.lm_head);
+    CHECK(c[1].t.draft.int8.weight_bytes < plain * 7 / 10, "%zu and %zu bytes",
+          c[1].t.draft.int8.weight_bytes, plain);
     for (size_t at = 20; at < 700; at += 20, of++) {
         float *logits[2];
         for (int i = 0; i < 2; i++) {
             struct kv kv;
             struct err e;
-            const struct kv_size size = model_cache(&c[i].t.layer, at + 1, 0);
+            const struct kv_size size = model_cache(&c[i].t.draft.own, at + 1, 0);
             logits[i] = must_alloc(c[i].vocab * sizeof *logits[i]);
             if (kv_open(&kv, c[i].r.dev, &size, &e)) rig_die("cache", &e);
             read_text(&c[i], &kv, at, 64, logits[i]);
@@ -567,7 +568,7 @@ static void a_short_head(void)
               *state = must_alloc(4 * x.r.c.hidden * sizeof *state);
         struct rng rng = { 3 };
         for (size_t i = 0; i < 4 * x.r.c.hidden; i++) state[i] = rng_normal(&rng);
-        const struct kv_size size = model_cache(&x.t.layer, 8, 0);
+        const struct kv_size size = model_cache(&x.t.draft.own, 8, 0);
         if (kv_open(&kv, x.r.dev, &size, &e)) rig_die("cache", &e);
         for (int brief = 0; brief < 2; brief++) {
             struct pass_seq s = { .kv = &kv, .n = 4, .token = token, .want = want, .state = state,
@@ -609,7 +610,7 @@ static void a_short_head_of_tied_embeddings(void)
         CHECK(c.r.c.tied);
         if (mtp_shorten(&c.t, 48, &e)) rig_die("head", &e);
         float *logits[2] = { must_alloc(c.vocab * 4), must_alloc(c.vocab * 4) };
-        const struct kv_size size = model_cache(&c.t.layer, 8, 0);
+        const struct kv_size size = model_cache(&c.t.draft.own, 8, 0);
         if (kv_open(&kv, c.r.dev, &size, &e)) rig_die("cache", &e);
         for (int brief = 0; brief < 2; brief++) {
             struct pass_seq s = { .kv = &kv, .n = 1, .token = &(int32_t){ 300 }, .want = &want,

@@ -1,8 +1,5 @@
 /* Opening a model that drafts for another one (small_model.h). Start reading at small_model_open(). */
-#include "src/decode/small_model.h"
-
-#include <stdio.h>
-#include <string.h>
+#include "src/decode/drafters/small_model.h"
 
 #include "src/model/config_tensors.h"
 
@@ -48,61 +45,36 @@ static int open_headers(struct config *c, struct tensors *ts, const char *dir, c
     return -1;
 }
 
+static size_t logits_bytes(const struct config *c) { return SMALL_ROWS * c->vocab * sizeof(float); }
+
 int small_model_check(const char *dir, const struct model *m, const struct tokenizer *t, bool int8,
                       size_t *bytes, struct err *e)
 {
-    struct model sizes = { .compute = m->compute, .dev = m->dev, .ops = m->ops, .pool = m->pool,
-                           .quantised = m->dev->quantised };
-    const struct config *c = &sizes.config;
+    struct config c;
     struct tensors ts = { 0 };
     size_t weights;
-    if (open_headers(&sizes.config, &ts, dir, m, t, e))
+    if (open_headers(&c, &ts, dir, m, t, e))
         return -1;
-    int rc = model_plan_bytes(c, &ts, m->compute, m->dev, &weights, e);
-    sizes.head_dim = m->dev->head_dim(m->dev, c->head_dim);
+    int rc = model_plan_bytes(&c, &ts, m->compute, m->dev, &weights, e);
     if (rc == 0 && bytes)
-        *bytes = weights + (int8 && !m->dev->quantised ? model_quantized_bytes(c, m->dev) : 0) +
-                 workspace_bytes(&sizes, SMALL_ROWS, SMALL_SLOTS) + SMALL_ROWS * c->vocab * sizeof(float);
+        *bytes = draft_model_bytes(&c, weights, logits_bytes(&c), m, int8, SMALL_ROWS, SMALL_SLOTS);
     tensors_close(&ts);
     return rc;
 }
 
-int small_model_open(struct small_model *s, const char *dir, const struct model *m, const struct tokenizer *t,
+int small_model_open(struct draft_model *s, const char *dir, const struct model *m, const struct tokenizer *t,
                      bool int8, struct err *e)
 {
     struct tensors ts = { 0 };
-    *s = (struct small_model){ 0 };
-    if (open_headers(&s->config, &ts, dir, m, t, e))
+    struct config c;
+    *s = (struct draft_model){ 0 };
+    if (open_headers(&c, &ts, dir, m, t, e))
         return -1;
     tensors_close(&ts);
-    snprintf(s->path, sizeof s->path, "%s", dir);
-    const struct model_setup setup = { .config = &s->config, .compute = m->compute, .dev = m->dev,
-                                       .ops = m->ops, .pool = m->pool };
-    const size_t logits = SMALL_ROWS * s->config.vocab * sizeof(float);
-    if (model_open(&s->own, dir, &setup, e)) {
-        *s = (struct small_model){ 0 };
+    if (draft_model_open(s, dir, &c, WEIGHTS_AS_IS, logits_bytes(&c), m, e))
         return -1;
-    }
-    if ((int8 && !s->own.quantised && model_quantize(&s->int8, &s->own, NULL, NULL, NULL, e)) ||
-        workspace_open(&s->work, &s->own, SMALL_ROWS, SMALL_SLOTS, e)) {
-        small_model_close(s);
-        return -1;
-    }
-    s->logits = mem_alloc(logits);
-    if (!s->logits) {
-        small_model_close(s);
-        return err_set(e, ERR_FAILED, "%s: out of memory (%zu bytes)", dir, logits);
-    }
-    return 0;
-}
-
-void small_model_close(struct small_model *s)
-{
-    if (s->logits)
-        mem_free(s->logits, SMALL_ROWS * s->config.vocab * sizeof(float));
-    workspace_close(s->work);
-    model_close(&s->int8);
-    if (s->own.mem)
-        model_close(&s->own);
-    *s = (struct small_model){ 0 };
+    if (draft_model_quantize(s, int8, e) == 0 && draft_model_reserve(s, SMALL_ROWS, SMALL_SLOTS, e) == 0)
+        return 0;
+    draft_model_close(s);
+    return -1;
 }

@@ -1,7 +1,7 @@
 /* A smaller model of the same tokenizer, which drafts for another one (--drafter model:DIR). It shares the
  * device, the threads and the arithmetic of the model that it drafts for. */
 #pragma once
-#include "src/model/model.h"
+#include "src/model/draft_model.h"
 #include "src/text/tokenizer.h"
 
 enum {
@@ -10,26 +10,12 @@ enum {
     SMALL_SLOTS = 2 * SMALL_KEYS + 2 * SMALL_ROWS, /* of the largest cache of a text */
 };
 
-struct small_model {                     /* {0} is closed */
-    struct config config;
-    struct model own, int8;              /* int8: for drafts, or closed */
-    struct workspace *work;
-    float *logits;                       /* [SMALL_ROWS][vocab] */
-    char path[4096];
-};
-
 /* dir: a model directory or a GGUF file. m and t are those of the model that it drafts for. int8: its
- * matrices get an 8-bit copy, if it is not quantised. Only with host_memory. ERR_INPUT for another
- * vocabulary. */
-int  small_model_open(struct small_model *s, const char *dir, const struct model *m,
+ * matrices get an 8-bit copy, if it is not quantised. s->rows are logits, [SMALL_ROWS][vocab]. Only with
+ * host_memory. ERR_INPUT for another vocabulary. */
+int  small_model_open(struct draft_model *s, const char *dir, const struct model *m,
                       const struct tokenizer *t, bool int8, struct err *e);
-void small_model_close(struct small_model *s);
 /* Whether small_model_open would find a model that fits. Reads headers only. *bytes: NULL, or what it would
  * take. */
 int  small_model_check(const char *dir, const struct model *m, const struct tokenizer *t, bool int8,
                        size_t *bytes, struct err *e);
-/* The model that draft passes ask. */
-static inline const struct model *small_model_of(const struct small_model *s)
-{
-    return s->int8.mem ? &s->int8 : &s->own;
-}
