@@ -55,3 +55,9 @@ size_t draft_model_bytes(const struct config *c, size_t weight_bytes, size_t row
            (int8 && !m->dev->quantised ? model_quantized_bytes(c, m->dev) : 0) +
            (n_max ? workspace_bytes(&sizes, rows_max, n_max) : 0);
 }
+
+void draft_model_state(const struct model *m, float *state, const float *residual)
+{
+    const size_t d = m->config.hidden;
+    m->ops->rmsnorm(state, d, DT_F32, residual, d, m->norm_final, 1, d, (float)m->config.rms_eps);
+}

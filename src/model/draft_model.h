@@ -25,3 +25,5 @@ static inline const struct model *draft_model_of(const struct draft_model *t)
 {
     return t->int8.mem ? &t->int8 : &t->own;
 }
+/* The hidden state of a row of m, [hidden], from its residual before the final norm. */
+void draft_model_state(const struct model *m, float *state, const float *residual);

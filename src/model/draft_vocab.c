@@ -83,17 +83,12 @@ int draft_vocab_read(struct draft_vocab *v, const struct tensors *ts, size_t voc
 
 /* ---- the LM head ---- */
 
-static enum dtype type_of(const struct model *m, bool int8)
-{
-    return int8 ? DT_I8 : m->compute == DT_F32 ? DT_F32 : DT_BF16;
-}
-
 static bool on_host(const struct model *m) { return !m->dev || m->dev->host_memory; }
 
 static size_t bytes_of(size_t n, const struct model *m, bool int8)
 {
-    return !on_host(m) ? m->config.vocab * sizeof(float)
-                       : mat_bytes(&(struct mat){ type_of(m, int8), n, m->config.hidden, NULL }) + 64;
+    const struct mat head = { drafter_mat_type(m, int8), n, m->config.hidden, NULL };
+    return on_host(m) ? mat_bytes(&head) + 64 : m->config.vocab * sizeof(float);
 }
 
 size_t draft_vocab_bytes(const char *path, const struct model *m, bool int8)
@@ -123,9 +118,9 @@ static bool gather_rows(const struct draft_vocab *v, const struct model *m, stru
 
 static bool gather(struct draft_vocab *v, const struct model *m, bool int8)
 {
-    struct mat wide = { type_of(m, false), v->n, m->config.hidden, NULL };
+    struct mat wide = { drafter_mat_type(m, false), v->n, m->config.hidden, NULL };
     const size_t bytes = bytes_of(v->n, m, false);
-    v->head = (struct mat){ type_of(m, int8), v->n, m->config.hidden, mem_alloc(v->bytes) };
+    v->head = (struct mat){ drafter_mat_type(m, int8), v->n, m->config.hidden, mem_alloc(v->bytes) };
     wide.w = int8 ? mem_alloc(bytes) : v->head.w;
     const bool ok = v->head.w && wide.w && gather_rows(v, m, &wide);
     if (int8 && ok)

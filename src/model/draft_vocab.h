@@ -22,6 +22,11 @@ struct draft_vocab {                     /* {0}: all tokens */
     size_t bytes;                        /* of `head` or `bias` */
 };
 
+/* The type of a trained drafter's matrices on the host. */
+static inline enum dtype drafter_mat_type(const struct model *m, bool int8)
+{
+    return int8 ? DT_I8 : m->compute == DT_F32 ? DT_F32 : DT_BF16;
+}
 /* The n most frequent tokens of a text, the lower id on ties; a text with fewer gives the lowest ids. n = 0,
  * and less than twice the n tokens in all: all tokens. */
 int  draft_vocab_count(struct draft_vocab *v, size_t n, size_t vocab, const int32_t *token, size_t n_tokens,

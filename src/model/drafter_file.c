@@ -2,7 +2,6 @@
 #include "src/model/drafter_file.h"
 
 #include <dirent.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,59 +48,22 @@ int drafter_find(char path[PATH_BYTES], const char *model, const char *kind, str
     return 0;
 }
 
-/* ---- metadata ---- */
-
-/* Checks that a number of __metadata__, if present, is the model's. */
-static int check_number(const struct tensors *ts, const char *kind, const char *key, size_t want,
-                        struct err *e)
-{
-    char s[64], *end;
-    const int found = tensors_metadata(ts, key, s, sizeof s, e);
-    if (found <= 0)
-        return found;
-    const unsigned long long v = strtoull(s, &end, 10);
-    if (end == s || *end || v != want)
-        return err_set(e, ERR_INPUT, "%s: a %s drafter of a model with %s %s, this model has %zu",
-                       ts->path[0], kind, key, s, want);
-    return 0;
-}
-
-/* weights: the model's files, where its weights are not there; or NULL. */
-static int check_metadata(const struct tensors *ts, const char *kind, const struct model *m,
-                          const struct tensors *weights, bool *foreign, struct err *e)
-{
-    const uint64_t id = m->mem ? heads_fingerprint(m)
-                        : weights ? heads_fingerprint_of_files(&m->config, weights) : 0;
-    char s[64], own[24];
-    int found = tensors_metadata(ts, "kind", s, sizeof s, e);
-    if (found < 0)
-        return -1;
-    if (found && strcmp(s, kind))
-        return err_set(e, ERR_INPUT, "%s: __metadata__: kind is %s, allowed is %s", ts->path[0], s, kind);
-    if (check_number(ts, kind, "hidden_size", m->config.hidden, e) ||
-        check_number(ts, kind, "vocab_size", m->config.vocab, e))
-        return -1;
-    if (!m->mem && !id)
-        return 0;
-    if ((found = tensors_metadata(ts, "model", s, sizeof s, e)) < 0)
-        return -1;
-    snprintf(own, sizeof own, "%016" PRIx64, id);
-    *foreign = found && strcmp(s, own);
-    if (*foreign && !m->quantised)
-        return err_set(e, ERR_INPUT, "%s: a %s drafter of another model: it was trained for %s, this is %s",
-                       ts->path[0], kind, s, own);
-    return 0;
-}
-
 /* ---- opening and closing ---- */
 
+/* weights: as drafter_fits. */
 static int open_tensors(struct tensors *ts, struct drafter_file *f, const char *kind,
                         const struct tensors *weights, struct err *e)
 {
+    char s[64], what[64];
     *ts = (struct tensors){ 0 };
     if (tensors_open_file(ts, f->path, e))
         return -1;
-    if (check_metadata(ts, kind, f->model, weights, &f->foreign, e) == 0)
+    snprintf(what, sizeof what, "a %s drafter", kind);
+    const int found = tensors_metadata(ts, "kind", s, sizeof s, e);
+    if (found > 0 && strcmp(s, kind))
+        err_set(e, ERR_INPUT, "%s: __metadata__: kind is %s, allowed is %s", ts->path[0], s, kind);
+    else if (found >= 0 &&
+             drafter_fits(ts, what, !f->model->quantised, f->model, weights, &f->foreign, e) == 0)
         return 0;
     tensors_close(ts);
     return -1;
@@ -283,11 +245,6 @@ static int read_tensor(const struct drafter_file *f, const char *name, const str
     }
     free(raw), free(row), free(out);
     return rc;
-}
-
-enum dtype drafter_mat_type(const struct model *m, bool int8)
-{
-    return int8 ? DT_I8 : m->compute == DT_F32 ? DT_F32 : DT_BF16;
 }
 
 /* Reads tensors whose rows follow each other. A matrix is first read in 16 bits or floats, then put into 8

@@ -64,5 +64,3 @@ void drafter_part(struct drafter_file *f, void *slot, size_t bytes);
 /* The next tensor is only written. */
 void drafter_put(struct drafter_file *f, const char *name, enum dtype type, size_t rows, size_t cols,
                  const float *data);
-/* The type of a drafter's matrices on the host. */
-enum dtype drafter_mat_type(const struct model *m, bool int8);

@@ -159,13 +159,6 @@ int gumiho_serial(struct gumiho *g, const struct mat *head, const struct gumiho_
                   : m->dev->end(m->dev, &ignored);
 }
 
-void gumiho_state(const struct gumiho *g, float *state, const float *residual)
-{
-    const struct model *m = g->file.model;
-    m->ops->rmsnorm(state, m->config.hidden, DT_F32, residual, m->config.hidden, m->norm_final, 1,
-                    m->config.hidden, (float)m->config.rms_eps);
-}
-
 /* ---- the heads ---- */
 
 /* b->y = the output of head i for n branches, whose inputs are in b->pair. */

@@ -61,5 +61,3 @@ struct gumiho_branch { const float *state[2]; int32_t token[2]; };
  * finite. */
 int gumiho_heads(struct gumiho *g, const struct mat *head, const struct gumiho_branch *branch, size_t n,
                  size_t n_heads, float *logits);
-/* Writes the hidden state after the final norm that belongs to a residual, [hidden]. */
-void gumiho_state(const struct gumiho *g, float *state, const float *residual);

@@ -135,6 +135,42 @@ int drafter_save(const char *path, const struct model *m, const struct draft_voc
     return safetensors_write(path, t, n + brief, meta, sizeof meta / sizeof *meta - !brief, e);
 }
 
+/* Checks that a number of __metadata__, if present, is the model's. */
+static int check_number(const struct tensors *ts, const char *what, const char *key, size_t want,
+                        struct err *e)
+{
+    char s[64], *end;
+    const int found = tensors_metadata(ts, key, s, sizeof s, e);
+    if (found <= 0)
+        return found;
+    const unsigned long long v = strtoull(s, &end, 10);
+    if (end == s || *end || v != want)
+        return err_set(e, ERR_INPUT, "%s: %s of a model with %s %s, this model has %zu", ts->path[0], what,
+                       key, s, want);
+    return 0;
+}
+
+int drafter_fits(const struct tensors *ts, const char *what, bool same, const struct model *m,
+                 const struct tensors *weights, bool *foreign, struct err *e)
+{
+    char s[64], own[24];
+    if (check_number(ts, what, "hidden_size", m->config.hidden, e) ||
+        check_number(ts, what, "vocab_size", m->config.vocab, e))
+        return -1;
+    const uint64_t id = m->mem ? heads_fingerprint(m)
+                        : weights ? heads_fingerprint_of_files(&m->config, weights) : 0;
+    if (!m->mem && !id)
+        return 0;
+    const int found = tensors_metadata(ts, "model", s, sizeof s, e);
+    if (found < 0)
+        return -1;
+    snprintf(own, sizeof own, "%016" PRIx64, id);
+    *foreign = found && strcmp(s, own);
+    return *foreign && same ? err_set(e, ERR_INPUT, "%s: %s of another model: it was trained for %s, this is "
+                                      "%s", ts->path[0], what, s, own)
+                            : 0;
+}
+
 /* ---- reading ---- */
 
 /* Counts the heads whose tensors begin with `prefix`, from 0 without a gap. Any other tensor with that
@@ -168,40 +204,17 @@ static int count_heads(const struct tensors *ts, const char *prefix, size_t *n, 
     return 0;
 }
 
-/* Checks that a number of __metadata__, if present, is the model's. */
-static int check_number(const struct tensors *ts, const char *key, size_t want, struct err *e)
-{
-    char s[64], *end;
-    int found = tensors_metadata(ts, key, s, sizeof s, e);
-    if (found <= 0)
-        return found;
-    unsigned long long v = strtoull(s, &end, 10);
-    if (end == s || *end || v != want)
-        return err_set(e, ERR_INPUT, "%s: heads of a model with %s %s, this model has %zu", ts->path[0], key,
-                       s, want);
-    return 0;
-}
-
 static int read_metadata(struct heads *h, const struct tensors *ts, const struct model *m, struct err *e)
 {
-    char s[64], own[24];
-    int found = tensors_metadata(ts, "kind", s, sizeof s, e);
+    char s[64];
+    const int found = tensors_metadata(ts, "kind", s, sizeof s, e);
     if (found < 0)
         return -1;
     if (!found || (strcmp(s, "chained") && strcmp(s, "independent")))
         return err_set(e, ERR_INPUT, "%s: __metadata__: kind %s%s, allowed are chained and independent",
                        ts->path[0], found ? "is " : "is missing", found ? s : "");
     h->chained = strcmp(s, "chained") == 0;
-    if (check_number(ts, "hidden_size", m->config.hidden, e) ||
-        check_number(ts, "vocab_size", m->config.vocab, e))
-        return -1;
-    if (!m->mem)
-        return 0;
-    if ((found = tensors_metadata(ts, "model", s, sizeof s, e)) < 0)
-        return -1;
-    snprintf(own, sizeof own, "%016llx", (unsigned long long)heads_fingerprint(m));
-    h->foreign = found && strcmp(s, own);
-    return 0;
+    return drafter_fits(ts, "heads", false, m, NULL, &h->foreign, e);
 }
 
 /* Reads a whole tensor and checks that it is finite. The caller frees the result. */

@@ -74,6 +74,12 @@ uint64_t heads_fingerprint(const struct model *m);
 /* The same from the model's files, before its weights are read. 0: unknown, because weights are quantised or
  * changed while they are read. */
 uint64_t heads_fingerprint_of_files(const struct config *c, const struct tensors *ts);
+/* Checks the model that a drafter was trained for: the numbers of __metadata__, where they are present, and
+ * whether it names another model than m: *foreign, which is an error if the model must be `same`. what: the
+ * words of an error for the drafter. weights: the model's files, where its weights are not there; NULL: the
+ * name is not compared then. */
+int drafter_fits(const struct tensors *ts, const char *what, bool same, const struct model *m,
+                 const struct tensors *weights, bool *foreign, struct err *e);
 /* Writes the file of a trained drafter of model m. Its __metadata__ are kind, hidden_size, vocab_size, model
  * (heads_fingerprint) and training, the `note`. v: its short vocabulary, which adds draft_vocab_size, and d2t
  * to t, which has room for n + 1 tensors; NULL: none. */

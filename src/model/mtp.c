@@ -128,9 +128,3 @@ int mtp_forward(struct mtp *t, struct pass_seq *seqs, size_t n_seqs, bool brief)
     }
     return 0;
 }
-
-void mtp_state(const struct model *m, float *state, const float *residual)
-{
-    const size_t d = m->config.hidden;
-    m->ops->rmsnorm(state, d, DT_F32, residual, d, m->norm_final, 1, d, (float)m->config.rms_eps);
-}

@@ -55,5 +55,3 @@ int  mtp_shorten(struct mtp *t, size_t n, struct err *e);
  * unless none of them has logits. brief: with the short LM head; the logits of other tokens are -infinity. 0,
  * or -1 where a value is not finite. */
 int  mtp_forward(struct mtp *t, struct pass_seq *seqs, size_t n_seqs, bool brief);
-/* The hidden state of a row of m from its residual, as `state` of struct pass_seq. */
-void mtp_state(const struct model *m, float *state, const float *residual);

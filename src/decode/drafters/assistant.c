@@ -8,7 +8,6 @@
 #include "src/decode/pass_work.h"
 #include "src/decode/weights.h"
 #include "src/model/assistant.h"
-#include "src/model/mtp.h"
 
 enum { NODES = 1 + (ASSISTANT_PASSES - 1) * ASSISTANT_BEAM };
 
@@ -77,7 +76,7 @@ static void assistant_observe(struct decoder *d)
     const size_t n = d->committed.n_rows;
     s->at = n ? d->committed.first + n : 0;
     if (n)
-        mtp_state(d->model, s->last, committed_hidden(d, n - 1));
+        draft_model_state(d->model, s->last, committed_hidden(d, n - 1));
 }
 
 static bool assistant_prepare(struct decoder *d)

@@ -12,6 +12,7 @@
 #include "src/decode/draft.h"
 #include "src/decode/file_weights.h"
 #include "src/decode/pass_work.h"
+#include "src/model/draft_model.h"
 #include "src/model/gumiho.h"
 
 enum {
@@ -126,7 +127,7 @@ static void gumiho_observe(struct decoder *d)
         forget(s, d->committed.first);
     for (size_t i = 0; i < d->committed.n_rows; i++, s->end++)
         if (s->end + s->keep >= d->n_tokens - 1)         /* the ring will still have it after the text */
-            gumiho_state(weights_of(d), state_of(d, s->end), committed_hidden(d, i));
+            draft_model_state(d->model, state_of(d, s->end), committed_hidden(d, i));
     s->begin = MAX(s->begin, s->end - MIN(s->end, s->keep));
 }
 

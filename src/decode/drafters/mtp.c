@@ -158,7 +158,7 @@ static void mtp_observe(struct decoder *d)
             leave_out(d, PENDING / 2);
         else if (s->n_pending == PENDING)
             read_pending(d, PENDING);
-        mtp_state(d->model, s->pending + s->n_pending++ * hidden, committed_hidden(d, i));
+        draft_model_state(d->model, s->pending + s->n_pending++ * hidden, committed_hidden(d, i));
     }
 }
 

@@ -71,7 +71,7 @@ static double chain_off(struct fixture *f, size_t shift)
     rig_kv(&f->r, &kv, N_MAX, 0);
     struct pass_seq s = { .kv = &kv, .n = rows, .token = f->ids, .certain = true, .want = none };
     if (model_forward(&f->r.m, f->r.w, &s, 1, NULL, 0, &e)) rig_die("pass", &e);
-    mtp_state(&f->r.m, h, workspace_residual(f->r.w) + (rows - 1) * d);
+    draft_model_state(&f->r.m, h, workspace_residual(f->r.w) + (rows - 1) * d);
     kv_advance(&kv, rows);
     for (size_t i = 0; i < f->n; i++) {
         assistant_input(&f->r.m, f->token[i], h, input);

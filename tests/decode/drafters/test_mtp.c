@@ -46,7 +46,7 @@ static void read_states(struct chains *c)
         struct pass_seq s = { .kv = &kv, .n = n, .token = c->ids + i, .certain = true, .want = none };
         if (model_forward(&c->r.m, c->r.w, &s, 1, NULL, 0, &e)) rig_die("pass", &e);
         for (size_t k = 0; k < n; k++)
-            mtp_state(&c->r.m, c->state + (i + k) * d, workspace_residual(c->r.w) + k * d);
+            draft_model_state(&c->r.m, c->state + (i + k) * d, workspace_residual(c->r.w) + k * d);
         kv_advance(&kv, n);
     }
     kv_close(&kv);
