@@ -64,7 +64,7 @@ int tensors_open(struct tensors *ts, const char *place, struct err *e)
     struct gguf_model m;
     if (!model_is_file(place)) {
         struct config c;
-        if (safetensors_open_holed(ts, place, e))
+        if (safetensors_open(ts, place, e))
             return -1;
         if (!tensors_have_joined(ts) ||
             (config_read_directory(&c, place, e) == 0 && tensors_split_joined(ts, &c, e) == 0))

@@ -170,30 +170,34 @@ static int check_metadata(const struct json *v, struct err *e)
 
 /* ---- a header ---- */
 
-/* Checks every entry and measures. Nothing is allocated before the whole header is valid. */
-static int header_measure(const struct json *root, size_t data_bytes, size_t *n, size_t *name_bytes,
-                          struct err *e)
+/* Reads all entries, and counts them and the bytes of their names. They go to t and `names`; t NULL: they are
+ * only checked. */
+static int header_entries(const struct json *root, size_t data_bytes, struct tensor *t, char *names, size_t *n,
+                          size_t *name_bytes, struct err *e)
 {
     struct json key, v;
-    struct tensor t;
+    struct tensor checked;
     bool metadata = false;
     *n = *name_bytes = 0;
     for (struct js_walk w = js_walk(root); js_next(&w, &key, &v);) {
+        struct tensor *to = t ? &t[*n] : &checked;
         size_t len = 0;
         if (js_is(&key, "__metadata__")) {
-            if (metadata)
-                return js_bad(&key, e, "allowed once");
+            if (metadata || check_metadata(&v, e))
+                return metadata ? js_bad(&key, e, "allowed once") : -1;
             metadata = true;
-            if (check_metadata(&v, e))
-                return -1;
             continue;
         }
         if (*n == TENSORS_MAX)
             return err_set(e, ERR_INPUT,
                            "%s: offset %zu: more than %d tensors, at most that many are allowed", key.file,
                            js_offset(&key), TENSORS_MAX);
-        if (entry_name(&key, &len, e) || entry_parse(&key, &v, data_bytes, &t, e))
+        if (entry_name(&key, &len, e) || entry_parse(&key, &v, data_bytes, to, e))
             return -1;
+        if (t) {
+            to->name = to->stored_name = names + *name_bytes;
+            names[*name_bytes + js_unescape(&key, names + *name_bytes)] = 0;
+        }
         ++*n;
         *name_bytes += len + 1;
     }
@@ -238,39 +242,31 @@ static int check_tiling(const struct tensor *t, size_t n, const char *file, size
     return r;
 }
 
-/* Appends the tensors of one header, as shard `shard`. */
+/* Appends the tensors of one header, as shard `shard`. Nothing is allocated before the whole header is
+ * valid. */
 static int header_append(struct tensors *ts, int shard, const char *file, const char *json, size_t n,
                          size_t data_bytes, struct err *e)
 {
-    struct json root, key, v;
-    size_t count, name_bytes, all;
+    struct json root;
+    size_t count, name_bytes;
     if (js_check(&root, file, json, n, e))
         return -1;
     if (js_kind(&root) != JS_OBJECT)
         return js_bad(&root, e, "allowed for a header is an object");
-    if (header_measure(&root, data_bytes, &count, &name_bytes, e))
+    if (header_entries(&root, data_bytes, NULL, NULL, &count, &name_bytes, e))
         return -1;
-    char *to = tensors_extend(ts, file, count, name_bytes, e);
-    if (!to)
+    char *names = tensors_extend(ts, file, count, name_bytes, e);
+    if (!names)
         return -1;
-    all = ts->n + count;
     struct tensor *t = &ts->t[ts->n];
-    for (struct js_walk w = js_walk(&root); js_next(&w, &key, &v);) {
-        if (js_is(&key, "__metadata__"))
-            continue;
-        if (entry_parse(&key, &v, data_bytes, t, e))
-            return -1;
-        t->name = t->stored_name = to;
-        t->shard = shard;
-        t++;
-        to += js_unescape(&key, to);
-        *to++ = 0;
-    }
-    if (check_tiling(&ts->t[ts->n], count, file, data_bytes, &ts->hole, e))
+    if (header_entries(&root, data_bytes, t, names, &count, &name_bytes, e) ||
+        check_tiling(t, count, file, data_bytes, &ts->hole, e))
         return -1;
-    for (size_t i = ts->n; i < all; i++)
-        ts->t[i].offset += 8 + n;
-    ts->n = all;
+    for (size_t i = 0; i < count; i++) {
+        t[i].shard = shard;
+        t[i].offset += 8 + n;
+    }
+    ts->n += count;
     ts->data_bytes += data_bytes;
     return 0;
 }
@@ -289,54 +285,53 @@ int tensors_parse(struct tensors *ts, const char *file, const char *json, size_t
 
 /* ---- files ---- */
 
-/* Checks the first 8 bytes: the header length, or the start of some other kind of file. */
-static int header_length(const char *path, const unsigned char b[8], size_t size, size_t *length,
-                         struct err *e)
+/* Reads the header of a file of `size` bytes: its length in the first 8, which may be the start of some other
+ * kind of file, then its text. The caller frees *json. */
+static int header_read(int fd, const char *path, size_t size, char **json, size_t *n, struct err *e)
 {
-    size_t n = 0;
+    unsigned char b[8];
+    if (read_at(fd, path, b, 0, 8, e))
+        return -1;
+    *n = 0;
     for (int i = 7; i >= 0; i--)
-        n = n << 8 | b[i];
+        *n = *n << 8 | b[i];
     if (memcmp(b, "version ", 8) == 0)
         return err_set(e, ERR_INPUT,
                        "%s: a Git LFS pointer, not the model itself; fetch the file (git lfs pull)", path);
     if (memcmp(b, "GGUF", 4) == 0 || memcmp(b, "PK\x03\x04", 4) == 0)
         return err_set(e, ERR_INPUT, "%s: a %s file, allowed is safetensors", path,
                        *b == 'G' ? "GGUF" : "zip (PyTorch)");
-    if (n < 2 || n > HEADER_BYTES_MAX)
-        return err_set(e, ERR_INPUT, "%s: header length (offset 0): found %zu, allowed are 2 to %d", path,
-                       n, HEADER_BYTES_MAX);
-    if (n > size - 8)
+    if (*n < 2 || *n > HEADER_BYTES_MAX)
+        return err_set(e, ERR_INPUT, "%s: header length (offset 0): found %zu, allowed are 2 to %d", path, *n,
+                       HEADER_BYTES_MAX);
+    if (*n > size - 8)
         return err_set(e, ERR_INPUT, "%s: header length (offset 0): found %zu, but only %zu bytes follow",
-                       path, n, (size - 8));
-    *length = n;
-    return 0;
+                       path, *n, size - 8);
+    *json = malloc(*n);
+    if (!*json)
+        return err_set(e, ERR_FAILED, "%s: out of memory for a header of %zu bytes", path, *n);
+    if (read_at(fd, path, *json, 8, *n, e) == 0)
+        return 0;
+    free(*json);
+    return -1;
 }
 
 static int shard_read(struct tensors *ts, int i, const char *path, struct err *e)
 {
-    unsigned char b[8];
-    size_t n = 0, size;
+    char *json;
+    size_t n, size;
     if (tensors_open_shard(ts, (size_t)i, path, &size, e))
         return -1;
-    const int fd = ts->fd[i];
     if (size < 8)
         return err_set(e, ERR_INPUT, "%s: %zu bytes, a safetensors file has at least 8", path, size);
-    if (read_at(fd, path, b, 0, 8, e) || header_length(path, b, size, &n, e))
+    if (header_read(ts->fd[i], path, size, &json, &n, e))
         return -1;
-    char *json = malloc(n);
-    if (!json)
-        return err_set(e, ERR_FAILED, "%s: out of memory for a header of %zu bytes", path, n);
-    int r = read_at(fd, path, json, 8, n, e);
-    if (!r)
-        r = header_append(ts, i, path, json, n, size - 8 - n, e);
+    const int r = header_append(ts, i, path, json, n, size - 8 - n, e);
     free(json);
     return r;
 }
 
 /* ---- an index and its shards ---- */
-
-/* The shard names of a weight_map, sorted. */
-struct shard_list { char *name[SHARDS_MAX]; size_t n; };
 
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
@@ -356,32 +351,34 @@ static int shard_name(const struct json *v, char name[256], struct err *e)
     return 0;
 }
 
-static int index_shards(const struct json *map, struct shard_list *l, struct err *e)
+/* Lists the shards of a weight_map as the paths of ts, sorted: their names, which shard_read completes. */
+static int index_shards(struct tensors *ts, const struct json *map, struct err *e)
 {
     struct json v;
     char name[256], *key = name;
+    if (tensors_alloc_shards(ts, SHARDS_MAX, map->file, e))
+        return -1;
+    ts->n_shards = 0;
     for (struct js_walk w = js_walk(map); js_next(&w, NULL, &v);) {
         if (shard_name(&v, name, e))
             return -1;
-        if (bsearch(&key, l->name, l->n, sizeof *l->name, by_text))
+        if (bsearch(&key, ts->path, ts->n_shards, sizeof *ts->path, by_text))
             continue;
-        if (l->n == SHARDS_MAX)
+        if (ts->n_shards == SHARDS_MAX)
             return err_set(e, ERR_INPUT,
                            "%s: weight_map names more than %d shards, at most that many are allowed",
                            map->file, SHARDS_MAX);
-        if (!(l->name[l->n] = strdup(name)))
-            return err_set(e, ERR_FAILED, "%s: out of memory", map->file);
-        qsort(l->name, ++l->n, sizeof *l->name, by_text);
+        if (tensors_set_path(ts, ts->n_shards, name, e))
+            return -1;
+        qsort(ts->path, ++ts->n_shards, sizeof *ts->path, by_text);
     }
-    return l->n
-                ? 0
-                : err_set(e, ERR_INPUT, "%s: weight_map is empty, at least one tensor is needed", map->file);
+    return ts->n_shards ? 0 : err_set(e, ERR_INPUT, "%s: weight_map is empty, at least one tensor is needed",
+                                      map->file);
 }
 
 /* Reads the shards that an index names. The shards decide which tensors the model has, as in transformers:
  * the names of the weight_map and metadata.total_size are not compared with them. */
-static int index_read(struct tensors *ts, const char *dir, const struct json *root, struct shard_list *l,
-                      struct err *e)
+static int index_read(struct tensors *ts, const char *dir, const struct json *root, struct err *e)
 {
     struct json map;
     if (js_kind(root) != JS_OBJECT)
@@ -393,11 +390,12 @@ static int index_read(struct tensors *ts, const char *dir, const struct json *ro
         return err_set(e, ERR_INPUT, "%s: weight_map is missing", root->file);
     if (js_kind(&map) != JS_OBJECT)
         return js_bad(&map, e, "allowed is an object of shard names");
-    if (index_shards(&map, l, e) || tensors_alloc_shards(ts, l->n, root->file, e))
+    if (index_shards(ts, &map, e))
         return -1;
-    for (size_t i = 0; i < l->n; i++) {
+    for (size_t i = 0; i < ts->n_shards; i++) {
         char path[DIR_PATH_MAX];
-        snprintf(path, sizeof path, "%s/%s", dir, l->name[i]);
+        snprintf(path, sizeof path, "%s/%s", dir, ts->path[i]);
+        free(ts->path[i]);
         if (shard_read(ts, (int)i, path, e))
             return -1;
     }
@@ -411,13 +409,7 @@ static int open_index(struct tensors *ts, const char *dir, const char *path, str
     size_t n;
     if (file_read(&json, &n, path, INDEX_BYTES_MAX, e))
         return -1;
-    struct shard_list *l = calloc(1, sizeof *l);
-    int r = l ? js_check(&root, path, json, n, e) : err_set(e, ERR_FAILED, "%s: out of memory", path);
-    if (!r)
-        r = index_read(ts, dir, &root, l, e);
-    for (size_t i = 0; l && i < l->n; i++)
-        free(l->name[i]);
-    free(l);
+    const int r = js_check(&root, path, json, n, e) || index_read(ts, dir, &root, e) ? -1 : 0;
     free(json);
     return r;
 }
@@ -426,80 +418,61 @@ static int open_index(struct tensors *ts, const char *dir, const char *path, str
 
 static int open_file(struct tensors *ts, const char *path, struct err *e)
 {
+    return tensors_alloc_shards(ts, 1, path, e) || shard_read(ts, 0, path, e) || tensors_sort(ts, e) ? -1 : 0;
+}
+
+int tensors_open_file(struct tensors *ts, const char *path, struct err *e)
+{
     *ts = (struct tensors){ 0 };
-    if (tensors_alloc_shards(ts, 1, path, e) == 0 && shard_read(ts, 0, path, e) == 0 &&
-        tensors_sort(ts, e) == 0)
+    if (open_file(ts, path, e) == 0 && tensors_whole(ts, e) == 0)
         return 0;
     tensors_close(ts);
     return -1;
 }
 
-/* Closes what has a hole. */
-static int whole(struct tensors *ts, struct err *e)
-{
-    const int r = tensors_whole(ts, e);
-    if (r)
-        tensors_close(ts);
-    return r;
-}
-
-int tensors_open_file(struct tensors *ts, const char *path, struct err *e)
-{
-    return open_file(ts, path, e) ? -1 : whole(ts, e);
-}
-
-int safetensors_open_holed(struct tensors *ts, const char *dir, struct err *e)
+int safetensors_open(struct tensors *ts, const char *dir, struct err *e)
 {
     char path[DIR_PATH_MAX];
     struct stat st;
+    int r;
+    *ts = (struct tensors){ 0 };
     snprintf(path, sizeof path, "%s/model.safetensors", dir);
-    const bool one = lstat(path, &st) == 0;
-    if (one && open_file(ts, path, e))
-        return -1;
-    int r = 0;
-    if (!one) {
-        *ts = (struct tensors){ 0 };
+    if (lstat(path, &st) == 0) {
+        r = open_file(ts, path, e);
+    } else {
         snprintf(path, sizeof path, "%s/model.safetensors.index.json", dir);
         r = lstat(path, &st) == 0
                 ? open_index(ts, dir, path, e)
                 : err_set(e, ERR_INPUT, "%s: neither model.safetensors nor model.safetensors.index.json "
                                         "exists, one of them is needed", dir);
     }
-    r = r || tensors_take_text(ts, e) || tensors_deal_experts(ts, e) ? -1 : tensors_split_experts(ts, e);
-    if (r)
-        tensors_close(ts);
-    return r;
-}
-
-int safetensors_open(struct tensors *ts, const char *dir, struct err *e)
-{
-    return safetensors_open_holed(ts, dir, e) ? -1 : whole(ts, e);
+    if (r == 0 && tensors_take_text(ts, e) == 0 && tensors_deal_experts(ts, e) == 0 &&
+        tensors_split_experts(ts, e) == 0)
+        return 0;
+    tensors_close(ts);
+    return -1;
 }
 
 int tensors_metadata(const struct tensors *ts, const char *key, char *value, size_t room, struct err *e)
 {
     const char *path = ts->path[0];
-    unsigned char b[8];
-    size_t n = 0;
+    char *json, *text;
+    size_t n;
     struct json root, metadata, v;
     assert(room > 0 && ts->fd[0] >= 0);
-    if (read_at(ts->fd[0], path, b, 0, 8, e) || header_length(path, b, SIZE_MAX, &n, e))
+    if (header_read(ts->fd[0], path, SIZE_MAX, &json, &n, e))
         return -1;
-    char *json = malloc(n);
-    if (!json)
-        return err_set(e, ERR_FAILED, "%s: out of memory for a header of %zu bytes", path, n);
-    int found = read_at(ts->fd[0], path, json, 8, n, e) || js_check(&root, path, json, n, e) ? -1 : 0;
-    if (found == 0 && js_kind(&root) == JS_OBJECT &&
-        (found = js_get(&root, "__metadata__", &metadata, e)) > 0) {
+    int found = js_check(&root, path, json, n, e);
+    if (found == 0 && js_kind(&root) == JS_OBJECT)
+        found = js_get(&root, "__metadata__", &metadata, e);
+    if (found > 0)
         found = js_kind(&metadata) == JS_OBJECT ? js_get(&metadata, key, &v, e) : 0;
-        found = found > 0 && js_kind(&v) != JS_STRING ? 0 : found;
-    }
+    if (found > 0 && js_kind(&v) != JS_STRING)
+        found = 0;
+    if (found > 0 && !(text = js_strdup(&v)))
+        found = err_set(e, ERR_FAILED, "%s: out of memory", path);
     if (found > 0) {
-        char *text = js_strdup(&v);
-        if (text)
-            snprintf(value, room, "%.*s", (int)utf8_valid_prefix(text, MIN(strlen(text), room - 1)), text);
-        else
-            found = err_set(e, ERR_FAILED, "%s: out of memory", path);
+        snprintf(value, room, "%.*s", (int)utf8_valid_prefix(text, MIN(strlen(text), room - 1)), text);
         free(text);
     }
     free(json);

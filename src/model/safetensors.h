@@ -23,10 +23,9 @@
 
 enum { SHARDS_MAX = 1000, HEADER_BYTES_MAX = 100000000, INDEX_BYTES_MAX = 100000000 };
 
-/* Opens all files of a model in `dir`. ERR_INPUT names the file, the tensor and the value. */
+/* Opens all files of a model in `dir`. ERR_INPUT names the file, the tensor and the value. A hole is left to
+ * config_check_tensors. */
 int  safetensors_open(struct tensors *ts, const char *dir, struct err *e);
-/* The same, but a hole is left to config_check_tensors. */
-int  safetensors_open_holed(struct tensors *ts, const char *dir, struct err *e);
 /* Opens one file of any name. */
 int  tensors_open_file(struct tensors *ts, const char *path, struct err *e);
 /* Parses a header in memory (`n` bytes of JSON, followed by `data_bytes` of data in its file), for tests

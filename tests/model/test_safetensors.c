@@ -27,6 +27,17 @@ static char *make(const char *header, size_t data_bytes, size_t *n)
     return p;
 }
 
+/* Opens a model that has no hole. */
+static int open_whole(struct tensors *ts, const char *dir, struct err *e)
+{
+    if (safetensors_open(ts, dir, e))
+        return -1;
+    if (tensors_whole(ts, e) == 0)
+        return 0;
+    tensors_close(ts);
+    return -1;
+}
+
 static void bad_file(const char *in, const char *file)
 {
     char name[300], path[600], real[4096];
@@ -39,7 +50,7 @@ static void bad_file(const char *in, const char *file)
     unlink(model);
     CHECK(realpath(path, real) && symlink(real, model) == 0 && stat(real, &st) == 0, "%s", path);
     size_t before = bad_allocated;
-    int r = safetensors_open(&ts, folder, &e);
+    int r = open_whole(&ts, folder, &e);
     bad_check(name, model, r, &e, bad_allocated - before, (size_t)st.st_size);
     if (!r)
         tensors_close(&ts);
@@ -54,7 +65,7 @@ static void bad_index(const char *in, const char *file)
     snprintf(name, sizeof name, "index/%s", file);
     snprintf(path, sizeof path, "%s/%s", in, file);
     size_t before = bad_allocated;
-    int r = safetensors_open(&ts, path, &e);
+    int r = open_whole(&ts, path, &e);
     bad_check(name, path, r, &e, bad_allocated - before, 0);
     if (!r)
         tensors_close(&ts);
@@ -82,19 +93,19 @@ static void refuses_no_file(void)
     struct err e = { 0 };
     char fifo[64];
     snprintf(fifo, sizeof fifo, "%s/fifo", folder);
-    bad_check("none/nothing", folder, safetensors_open(&ts, folder, &e), &e, 0, 0);
-    bad_check("none/no_folder", fifo, safetensors_open(&ts, fifo, &e), &e, 0, 0);
+    bad_check("none/nothing", folder, open_whole(&ts, folder, &e), &e, 0, 0);
+    bad_check("none/no_folder", fifo, open_whole(&ts, fifo, &e), &e, 0, 0);
     CHECK(mkdir(model, 0700) == 0);
-    bad_check("none/folder", model, safetensors_open(&ts, folder, &e), &e, 0, 0);
+    bad_check("none/folder", model, open_whole(&ts, folder, &e), &e, 0, 0);
     rmdir(model);
     CHECK(mkfifo(model, 0600) == 0);
-    bad_check("none/fifo", model, safetensors_open(&ts, folder, &e), &e, 0, 0);
+    bad_check("none/fifo", model, open_whole(&ts, folder, &e), &e, 0, 0);
     unlink(model);
     CHECK(symlink("/dev/zero", model) == 0);
-    bad_check("none/device", model, safetensors_open(&ts, folder, &e), &e, 0, 0);
+    bad_check("none/device", model, open_whole(&ts, folder, &e), &e, 0, 0);
     unlink(model);
     CHECK(symlink("nowhere", model) == 0);
-    bad_check("none/broken_link", model, safetensors_open(&ts, folder, &e), &e, 0, 0);
+    bad_check("none/broken_link", model, open_whole(&ts, folder, &e), &e, 0, 0);
     unlink(model);
 }
 
@@ -111,7 +122,7 @@ static void refuses_every_prefix(void)
     char *file = make(two, 20, &n);
     for (size_t i = 0; i < n; i++) {
         put(model, file, i);
-        int r = safetensors_open(&ts, folder, &e);
+        int r = open_whole(&ts, folder, &e);
         refused += r == -1 && e.code == ERR_INPUT && strstr(e.msg, model) && !strchr(e.msg, '\n');
         if (!r)
             tensors_close(&ts);
@@ -163,7 +174,7 @@ static void refuses_large(void)
     uint64_t length = HEADER_BYTES_MAX + 1;
     CHECK(fd >= 0 && pwrite(fd, &length, 8, 0) == 8 && ftruncate(fd, (off_t)(8 + length)) == 0);
     before = bad_allocated;
-    bad_check("large/header", model, safetensors_open(&ts, folder, &e), &e, bad_allocated - before, 0);
+    bad_check("large/header", model, open_whole(&ts, folder, &e), &e, bad_allocated - before, 0);
     close(fd);
     unlink(model);
 
@@ -225,7 +236,7 @@ static void reads(void)
     size_t n;
     char *file = make(two, 20, &n);
     put(model, file, n);
-    CHECK(safetensors_open(&ts, folder, &e) == 0, "%s", e.msg);
+    CHECK(open_whole(&ts, folder, &e) == 0, "%s", e.msg);
     const struct tensor *a = tensors_find(&ts, "a.weight"), *t = tensors_find(&ts, "b\xc3\xa9");
     CHECK(a && t && a == &ts.t[0] && !tensors_find(&ts, "a") && !tensors_find(&ts, "a.weight2") &&
           !tensors_find(&ts, ""));
@@ -285,7 +296,7 @@ static void reads_shards(void)
         free(file);
     }
     put(index_path, index, strlen(index));
-    CHECK(safetensors_open(&ts, folder, &e) == 0, "%s", e.msg);
+    CHECK(open_whole(&ts, folder, &e) == 0, "%s", e.msg);
     CHECK(ts.n == 4 && ts.n_shards == 2 && ts.data_bytes == 14);
     unsigned char b[6];
     const struct tensor *t = tensors_find(&ts, "b");
@@ -298,7 +309,7 @@ static void reads_shards(void)
     tensors_close(&ts);
     char *file = make(two, 20, &n);
     put(model, file, n);
-    CHECK(safetensors_open(&ts, folder, &e) == 0 && ts.n == 2 && ts.n_shards == 1, "%s", e.msg);
+    CHECK(open_whole(&ts, folder, &e) == 0 && ts.n == 2 && ts.n_shards == 1, "%s", e.msg);
     tensors_close(&ts);
     free(file);
     for (int i = 0; i < 2; i++) {
@@ -333,7 +344,7 @@ static void out_of_memory(void)
             struct tensors ts;
             struct err e = { 0 };
             bad_fail_at = i;
-            int r = safetensors_open(&ts, folder, &e);
+            int r = open_whole(&ts, folder, &e);
             reached = bad_fail_at < 0;
             bad_fail_at = -1;
             errors += r != 0;
