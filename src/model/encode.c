@@ -94,13 +94,8 @@ bool encode_row(void *to, const struct gguf_type *type, const void *src, enum dt
 /* Whether the products of a matrix are those of floats: routers, gates of shared experts, convolutions. */
 static bool stays_float(const char *name)
 {
-    static const char *const of[] = { ".mlp.gate.weight", ".mlp.shared_expert_gate.weight",
-                                      ".conv1d.weight" };
-    const size_t n = strlen(name);
-    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
-        if (n > strlen(of[i]) && strcmp(name + n - strlen(of[i]), of[i]) == 0)
-            return true;
-    return false;
+    return name_ends_in(name, ".mlp.gate.weight") || name_ends_in(name, ".mlp.shared_expert_gate.weight") ||
+           name_ends_in(name, ".conv1d.weight");
 }
 
 const struct gguf_type *encode_type(enum weights w, const char *name, bool tied, size_t n_dims, size_t cols)

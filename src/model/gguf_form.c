@@ -60,8 +60,8 @@ static int check_heads(const struct gguf_form *f, const struct tensors *ts, cons
                                     : f->skip + c->delta.value_heads * f->width;
     return has == needed || (!f->width && !f->paired)
                ? 0
-               : err_set(e, ERR_INPUT, "%s: tensor \"%.*s\": %zu %s, needed are %zu", ts->path[t->shard],
-                         TENSOR_NAME_SHOWN, t->stored_name, has, f->columns ? "columns" : "rows", needed);
+               : tensor_bad(ts, t, e, ": %zu %s, needed are %zu", has, f->columns ? "columns" : "rows",
+                            needed);
 }
 
 int gguf_form_read(const struct tensors *ts, const struct tensor *t, const struct config *c, void *dst,
@@ -87,8 +87,7 @@ int gguf_form_read(const struct tensors *ts, const struct tensor *t, const struc
             x[k] = changed(tensor_value(source, t->stored_dtype, f.columns ? gguf_form_source(&f, c, k) : k),
                            f.change);
         if (rc == 0 && !encode_row((char *)dst + (r - row) * bytes, t->encoded, x, DT_F32, t->cols))
-            rc = err_set(e, ERR_INPUT, "%s: tensor \"%.*s\": row %zu: %s cannot hold its weights",
-                         ts->path[t->shard], TENSOR_NAME_SHOWN, t->stored_name, from, t->encoded->name);
+            rc = tensor_bad(ts, t, e, ": row %zu: %s cannot hold its weights", from, t->encoded->name);
     }
     free(source);
     free(x);

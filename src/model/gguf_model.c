@@ -5,6 +5,7 @@
 #include "src/model/views.h"
 #include "src/model/families/family.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,6 +110,75 @@ static int open_others(struct gguf_model *m, const char *first, struct err *e)
                                       expected, all);
 }
 
+/* ---- frequencies of RoPE ---- */
+
+/* Files have them as tensors of divisors: rope_freqs.weight of Llama 3, and the two lists of longrope. */
+static const char freqs[] = "rope_freqs.weight", longer[] = "rope_factors_long.weight",
+                  shorter[] = "rope_factors_short.weight";
+
+static bool is_of_rope(const char *name)
+{
+    return strcmp(name, freqs) == 0 || strcmp(name, longer) == 0 || strcmp(name, shorter) == 0;
+}
+
+/* Reads a tensor of divisors. 1; 0: there is none. */
+static int read_divisors(const struct gguf_model *m, const char *name, float *to, struct err *e)
+{
+    const struct config *c = &m->config;
+    const struct tensor *t = tensors_find(&m->ts, name);
+    const size_t n = c->rotary / 2;
+    if (!t)
+        return 0;
+    if ((c->rope.type != ROPE_PLAIN && !c->layer[0].scaled) ||
+        !(name == freqs ? c->family->freqs : family_has_rope(c->family, ROPE_LONG)))
+        return tensor_bad(&m->ts, t, e, " in a %s model%s", c->model_type,
+                          c->rope.type == ROPE_PLAIN ? "" : " with rope.scaling");
+    if (t->dtype != DT_F32 || t->n_elements != n)
+        return tensor_bad(&m->ts, t, e, ": %s [%zu], needed is F32 [%zu]", t->dtype_name, t->n_elements, n);
+    if (tensors_read(&m->ts, t, to, 0, t->bytes, e))
+        return -1;
+    for (size_t k = 0; k < n; k++)
+        if (!(isfinite(to[k]) && to[k] > 0))
+            return tensor_bad(&m->ts, t, e, ": element %zu is %g, allowed are numbers above 0", k,
+                              (double)to[k]);
+    return 1;
+}
+
+/* Longrope: both lists, and the keys beside them. The factor on cos and sin is 1 without its key. */
+static int read_long(struct gguf_model *m, struct err *e)
+{
+    struct rope_config *r = &m->config.rope;
+    const int has_long = read_divisors(m, longer, r->divisor, e),
+              has_short = has_long < 0 ? -1 : read_divisors(m, shorter, r->short_divisor, e);
+    if (has_short < 0)
+        return -1;
+    if (has_long != has_short)
+        return err_set(e, ERR_INPUT, "%s: tensor \"%s\" is missing, the other list of its kind is there",
+                       m->part->file, has_long ? shorter : longer);
+    if (!has_long)
+        return 0;
+    r->type = ROPE_LONG;
+    r->original = m->config.max_position;
+    r->attention_factor = 1;
+    if (gguf_uint(m->part, "phi3.rope.scaling.original_context_length", 0, 1, CONTEXT_MAX, &r->original,
+                  e) < 0 ||
+        gguf_real(m->part, "phi3.rope.scaling.attn_factor", 1e-6, 1e6, &r->attention_factor, e) < 0)
+        return -1;
+    r->shorter = m->config.max_position <= r->original;
+    return 0;
+}
+
+static int read_rope_tensors(struct gguf_model *m, struct err *e)
+{
+    const int found = read_divisors(m, freqs, m->config.rope.divisor, e);
+    if (found > 0)
+        m->config.rope.type = ROPE_DIVIDED;
+    for (size_t i = 0; m->config.layer[0].scaled && i < m->config.rotary / 2; i++)
+        if (m->config.rope.divisor[i] >= 1e29f)          /* 1e30 there: the pair does not turn */
+            m->config.rope.divisor[i] = INFINITY;
+    return found < 0 ? -1 : read_long(m, e);
+}
+
 /* ---- tensors ---- */
 
 /* Adds a tensor of a file under its Hugging Face name. *room: for the names. */
@@ -135,7 +205,7 @@ static int add_tensor(struct gguf_model *m, size_t part, const struct gguf_tenso
     char name[NAME_BYTES];
     const char *rest = "";
     const size_t layer = gguf_layer_of(t->name, &rest);
-    if (gguf_is_of_rope(t->name)) {
+    if (is_of_rope(t->name)) {
         add(m, part, t, t->name, room);
         return 0;
     }
@@ -163,13 +233,11 @@ static int check_scales(const struct tensors *ts, struct err *e)
         const struct tensor *w = tensors_find(ts, name);
         const size_t needed = w && w->n_dims == 3 ? w->dim[0] : 1;
         if (!w || !dtype_is_quantised(w->dtype))
-            return err_set(e, ERR_INPUT,
-                           "%s: tensor \"%s\" is the scale of %s%s, allowed are quantised types",
-                           ts->path[t->shard], t->stored_name, w ? "weights of " : "a missing tensor",
-                           w ? w->dtype_name : "");
+            return tensor_bad(ts, t, e, " is the scale of %s%s, allowed are quantised types",
+                              w ? "weights of " : "a missing tensor", w ? w->dtype_name : "");
         if (t->dtype != DT_F32 || t->n_dims != 1 || t->dim[0] != needed)
-            return err_set(e, ERR_INPUT, "%s: tensor \"%s\": %zu elements of %s, needed are %zu of F32",
-                           ts->path[t->shard], t->stored_name, t->n_elements, t->dtype_name, needed);
+            return tensor_bad(ts, t, e, ": %zu elements of %s, needed are %zu of F32", t->n_elements,
+                              t->dtype_name, needed);
     }
     return 0;
 }
@@ -196,8 +264,8 @@ static int use_tensors(struct gguf_model *m, struct err *e)
         const struct tensor *t = *v_is_k ? tensors_find(ts, value) : NULL;
         *v_is_k = *v_is_k && !has_values;
         if (t && !has_values)
-            return err_set(e, ERR_INPUT, "%s: tensor \"%s\": the last layer has no attn_v; values in some of "
-                           "the global layers are not implemented", ts->path[t->shard], t->stored_name);
+            return tensor_bad(ts, t, e, ": the last layer has no attn_v; values in some of the global layers "
+                              "are not implemented");
     }
     for (size_t i = 0; i < ts->n; i++) {
         const char *name = ts->t[i].name;
@@ -217,9 +285,8 @@ static int use_tensors(struct gguf_model *m, struct err *e)
                           : of_dense         ? c->n_experts == 0 || c->experts_beside
                                              : true;
         if (!used)
-            return err_set(e, ERR_INPUT, "%s: tensor \"%s\" is not one of a %s model%s",
-                           ts->path[ts->t[i].shard], ts->t[i].stored_name, c->model_type,
-                           bias ? " whose first layer has no such bias" : "");
+            return tensor_bad(ts, &ts->t[i], e, " is not one of a %s model%s", c->model_type,
+                              bias ? " whose first layer has no such bias" : "");
     }
     return 0;
 }
@@ -245,7 +312,7 @@ static int list_tensors(struct gguf_model *m, struct err *e)
     for (size_t i = 0; i < m->ts.n && m->config.family->as_llama; i++)
         if (strstr(m->ts.t[i].name, "self_attn.q_proj.") || strstr(m->ts.t[i].name, "self_attn.k_proj."))
             m->ts.t[i].head_rows = m->config.head_dim;
-    return gguf_read_rope(m, e) || use_tensors(m, e) ? -1 : 0;
+    return read_rope_tensors(m, e) || use_tensors(m, e) ? -1 : 0;
 }
 
 int gguf_model_open(struct gguf_model *m, const char *path, struct err *e)

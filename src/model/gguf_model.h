@@ -22,10 +22,6 @@ int gguf_open_first(struct gguf_model *m, const char *path, struct err *e);
 void gguf_model_close(struct gguf_model *m);
 /* Closes m except for its tensors, which the caller owns then. */
 struct tensors gguf_take_tensors(struct gguf_model *m);
-/* Frequencies of RoPE that files have as tensors (gguf_rope.c, for gguf_model_open): whether a tensor is one
- * of them; reads them into the configuration. */
-bool gguf_is_of_rope(const char *name);
-int gguf_read_rope(struct gguf_model *m, struct err *e);
 /* Writes the metadata that gguf_config reads back as c. ERR_INPUT: GGUF has no key for a setting of c.
  * drafts: the file has a draft layer after the others. divisor receives rope_freqs.weight [head_dim/2];
  * *has_divisor: whether c needs it. */

@@ -120,8 +120,7 @@ const struct tensor *part_need(const struct tensors *ts, const char *at, const s
     const struct tensor *t = tensors_need(ts, name, p->rows, p->cols, e);
     if (!t || p->form < PART_ROUTER || tensor_is_float(t->dtype))
         return t;
-    err_set(e, ERR_INPUT, "%s: tensor \"%s\": dtype %s, allowed for a %s are BF16, F16 and F32",
-            ts->path[t->shard], t->stored_name, t->dtype_name,
-            p->form == PART_ROUTER ? "router" : "convolution");
+    tensor_bad(ts, t, e, ": dtype %s, allowed for a %s are BF16, F16 and F32", t->dtype_name,
+               p->form == PART_ROUTER ? "router" : "convolution");
     return NULL;
 }

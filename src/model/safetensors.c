@@ -172,8 +172,8 @@ static int check_metadata(const struct json *v, struct err *e)
 
 /* Reads all entries, and counts them and the bytes of their names. They go to t and `names`; t NULL: they are
  * only checked. */
-static int header_entries(const struct json *root, size_t data_bytes, struct tensor *t, char *names, size_t *n,
-                          size_t *name_bytes, struct err *e)
+static int header_entries(const struct json *root, size_t data_bytes, struct tensor *t, char *names,
+                          size_t *n, size_t *name_bytes, struct err *e)
 {
     struct json key, v;
     struct tensor checked;

@@ -18,6 +18,17 @@ enum { READ_BYTES = 1 << 20 };         /* of rows that are read at once to make 
 /* The names of one file, in a list that tensors_close frees. */
 struct names { struct names *next; char text[]; };
 
+int tensor_bad(const struct tensors *ts, const struct tensor *t, struct err *e, const char *what, ...)
+{
+    char text[600];
+    va_list ap;
+    va_start(ap, what);
+    vsnprintf(text, sizeof text, what, ap);
+    va_end(ap);
+    return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\"%s", ts->path[t->shard], TENSOR_NAME_SHOWN,
+                   t->stored_name, text);
+}
+
 static int by_name(const void *a, const void *b)
 {
     return strcmp(((const struct tensor *)a)->name, ((const struct tensor *)b)->name);
@@ -31,11 +42,9 @@ int tensors_sort(struct tensors *ts, struct err *e)
         if (strcmp(a->name, b->name))
             continue;
         if (a->shard == b->shard)
-            return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" is given twice", ts->path[a->shard],
-                           TENSOR_NAME_SHOWN, a->stored_name);
-        return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" is also in %s, allowed is one shard",
-                       ts->path[MAX(a->shard, b->shard)], TENSOR_NAME_SHOWN, a->stored_name,
-                       ts->path[MIN(a->shard, b->shard)]);
+            return tensor_bad(ts, a, e, " is given twice");
+        return tensor_bad(ts, a->shard > b->shard ? a : b, e, " is also in %s, allowed is one shard",
+                          ts->path[MIN(a->shard, b->shard)]);
     }
     return 0;
 }
@@ -138,15 +147,14 @@ const struct tensor *tensors_need(const struct tensors *ts, const char *name, si
     if (!t)
         return missing(ts, name, need, e);
     if (t->dtype == DT_OTHER || (!cols && !tensor_is_float(t->dtype)))
-        return err_set(e, ERR_INPUT, "%s: tensor \"%s\": dtype %s, allowed are BF16, F16 and F32",
-                       ts->path[t->shard], t->stored_name, t->dtype_name), NULL;
+        return tensor_bad(ts, t, e, ": dtype %s, allowed are BF16, F16 and F32", t->dtype_name), NULL;
     if (t->n_dims == (cols ? 2 : 1) && t->dim[0] == rows && (!cols || t->dim[1] == cols))
         return t;
     for (size_t i = 0, n = 1; i <= t->n_dims; i++)
         n += i < t->n_dims ? (size_t)snprintf(shape + n, sizeof shape - n, "%s%zu", i ? ", " : "", t->dim[i])
                            : (size_t)snprintf(shape + n, sizeof shape - n, "]");
-    return err_set(e, ERR_INPUT, "%s: tensor \"%s\": shape %s, %s needs %s", ts->path[t->shard],
-                   t->stored_name, shape, ts->config_name ? ts->config_name : "config.json", need), NULL;
+    return tensor_bad(ts, t, e, ": shape %s, %s needs %s", shape,
+                      ts->config_name ? ts->config_name : "config.json", need), NULL;
 }
 
 /* A block of MXFP4 as GGUF has it: the scale, then byte j with weights j and j + 16. */
@@ -194,8 +202,7 @@ int tensors_make_rows(const struct tensors *ts, const struct tensor *t, void *ds
     for (size_t i = 0; i < n; i++)
         if (!encode_row((char *)dst + i * to, t->encoded, (const char *)src + i * from, t->stored_dtype,
                         t->cols))
-            return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\": row %zu: %s cannot hold its weights",
-                           ts->path[t->shard], TENSOR_NAME_SHOWN, t->stored_name, row + i, t->encoded->name);
+            return tensor_bad(ts, t, e, ": row %zu: %s cannot hold its weights", row + i, t->encoded->name);
     return 0;
 }
 
@@ -231,12 +238,6 @@ int tensors_read(const struct tensors *ts, const struct tensor *t, void *dst, si
     return read_at(ts->fd[t->shard], ts->path[t->shard], dst, t->offset + from, n, e);
 }
 
-bool name_ends_in(const char *name, const char *end)
-{
-    const size_t n = strlen(name), n_end = strlen(end);
-    return n >= n_end && strcmp(name + n - n_end, end) == 0;
-}
-
 const struct tensor *tensors_find_scale(const struct tensors *ts, const struct tensor *t)
 {
     char name[TENSOR_NAME_MAX];
@@ -249,7 +250,5 @@ int tensors_read_number(const struct tensors *ts, const struct tensor *t, float 
 {
     if (tensors_read(ts, t, x, 0, sizeof *x, e))
         return -1;
-    return isfinite(*x) ? 0
-                        : err_set(e, ERR_INPUT, "%s: tensor \"%s\" is infinite or NaN", ts->path[t->shard],
-                                  t->stored_name);
+    return isfinite(*x) ? 0 : tensor_bad(ts, t, e, " is infinite or NaN");
 }

@@ -6,6 +6,8 @@
  *     gguf_model.h    reads a GGUF file
  *     model_files.h   tensors_open: either, by what a path names */
 #pragma once
+#include <string.h>
+
 #include "kernels/ops.h"
 #include "src/base/base.h"
 
@@ -63,7 +65,14 @@ static inline int tensors_whole(const struct tensors *ts, struct err *e)
     return ts->hole.code ? -1 : 0;
 }
 
-bool name_ends_in(const char *name, const char *end);
+static inline bool name_ends_in(const char *name, const char *end)
+{
+    const size_t n = strlen(name), n_end = strlen(end);
+    return n >= n_end && strcmp(name + n - n_end, end) == 0;
+}
+/* An error about a tensor: FILE: tensor "NAME"<what>. */
+int tensor_bad(const struct tensors *ts, const struct tensor *t, struct err *e, const char *what, ...)
+    __attribute__((format(printf, 4, 5)));
 
 void tensors_close(struct tensors *ts);
 /* Returns NULL if no tensor has that name. */

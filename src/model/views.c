@@ -16,15 +16,12 @@ struct viewing {
     struct err *e;
 };
 
-/* Adds a copy of a tensor under a name of its own. NULL: out of memory. */
-static struct tensor *__attribute__((format(printf, 3, 4)))
-    add(struct viewing *v, const struct tensor t, const char *format, ...)
+/* Adds a copy of a tensor. NULL: out of memory, or there are too many. */
+static struct tensor *keep(struct viewing *v, const struct tensor *t)
 {
-    char name[TENSOR_NAME_MAX + 64];
-    va_list args;
-    va_start(args, format);
-    const size_t bytes = (size_t)vsnprintf(name, sizeof name, format, args) + 1;
-    va_end(args);
+    if (v->n == TENSORS_MAX)
+        return err_set(v->e, ERR_INPUT, "%s: more than %d tensors, at most that many are allowed",
+                       v->ts->path[t->shard], TENSORS_MAX), NULL;
     if (v->n == v->room) {
         v->room = 2 * v->room + v->ts->n + 16;
         struct tensor *out = realloc(v->out, v->room * sizeof *out);
@@ -32,14 +29,28 @@ static struct tensor *__attribute__((format(printf, 3, 4)))
             return err_set(v->e, ERR_FAILED, "out of memory for %zu tensors", v->room), NULL;
         v->out = out;
     }
+    v->out[v->n] = *t;
+    return &v->out[v->n++];
+}
+
+/* The same, under a name of its own. */
+static struct tensor *__attribute__((format(printf, 3, 4)))
+    add(struct viewing *v, const struct tensor *t, const char *format, ...)
+{
+    char name[TENSOR_NAME_MAX + 64];
+    va_list args;
+    va_start(args, format);
+    const size_t bytes = (size_t)vsnprintf(name, sizeof name, format, args) + 1;
+    va_end(args);
     if (bytes > v->names_left) {
         v->names_left = MAX(bytes, (size_t)NAMES_BYTES);
         v->names = tensors_extend(v->ts, v->ts->path[0], 0, v->names_left, v->e);
         if (!v->names)
             return NULL;
     }
-    struct tensor *to = &v->out[v->n++];
-    *to = t;
+    struct tensor *to = keep(v, t);
+    if (!to)
+        return NULL;
     to->name = memcpy(v->names, name, bytes);
     v->names += bytes;
     v->names_left -= bytes;
@@ -51,27 +62,19 @@ static int view_all(struct tensors *ts, const struct config *c,
                     int (*view)(struct viewing *v, const struct tensor *t), struct err *e)
 {
     struct viewing v = { .ts = ts, .c = c, .e = e };
-    struct tensor *kept = malloc((ts->n + 1) * sizeof *kept);
-    size_t n_kept = 0;
-    int rc = kept ? 0 : err_set(e, ERR_FAILED, "out of memory for %zu tensors", ts->n);
-    for (size_t i = 0; rc == 0 && i < ts->n; i++) {
+    for (size_t i = 0; i < ts->n; i++) {
         const size_t before = v.n;
-        rc = view(&v, &ts->t[i]);
-        if (v.n == before)
-            kept[n_kept++] = ts->t[i];
+        if (view(&v, &ts->t[i]) || (v.n == before && !keep(&v, &ts->t[i]))) {
+            free(v.out);
+            return -1;
+        }
     }
-    const size_t n = n_kept + v.n;
-    if (rc == 0 && v.n && !tensors_extend(ts, ts->path[0], n - MIN(n, ts->n), 0, e))
-        rc = -1;
-    if (rc == 0 && v.n) {
-        memcpy(ts->t, kept, n_kept * sizeof *kept);
-        memcpy(ts->t + n_kept, v.out, v.n * sizeof *kept);
-        ts->n = n;
-        rc = tensors_sort(ts, e);
-    }
-    free(kept);
-    free(v.out);
-    return rc;
+    if (!v.n)
+        return 0;
+    free(ts->t);
+    ts->t = v.out;
+    ts->n = v.n;
+    return tensors_sort(ts, e);
 }
 
 /* ---- a text model inside a wrapper ---- */
@@ -89,7 +92,7 @@ static int take_text(struct viewing *v, const struct tensor *t)
     const bool convolution = t->n_dims == 3 && t->dim[1] == 1 && name_ends_in(rest, ".conv1d.weight");
     if (rest == t->name && !convolution)
         return 0;
-    struct tensor *to = add(v, *t, "%s%s", prefix, rest);
+    struct tensor *to = add(v, t, "%s%s", prefix, rest);
     if (to && convolution)
         to->n_dims = 2, to->dim[1] = to->dim[2];
     return to ? 0 : -1;
@@ -111,8 +114,8 @@ bool tensor_is_dealt_scales(const struct tensor *t) { return t->turns && t->dtyp
 
 static int bad_shape(const struct tensors *ts, const struct tensor *t, const char *needed, struct err *e)
 {
-    return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\": dtype %s with %zu dimensions; needed is %s",
-                   ts->path[t->shard], TENSOR_NAME_SHOWN, t->stored_name, t->dtype_name, t->n_dims, needed);
+    return tensor_bad(ts, t, e, ": dtype %s with %zu dimensions; needed is %s", t->dtype_name, t->n_dims,
+                      needed);
 }
 
 /* Finds the scales of a tensor of blocks, and marks them. */
@@ -141,9 +144,8 @@ static int check_dealt(const struct tensors *ts, const struct tensor *t, const s
                                            : !tensor_is_float(t->dtype)))
         return bad_shape(ts, t, needed, e);
     return d->matrix && t->dim[2] > TENSOR_SCALES_READ / d->turns
-               ? err_set(e, ERR_INPUT, "%s: tensor \"%.*s\": rows of %zu blocks, at most %zu are allowed",
-                         ts->path[t->shard], TENSOR_NAME_SHOWN, t->stored_name, t->dim[2],
-                         TENSOR_SCALES_READ / d->turns)
+               ? tensor_bad(ts, t, e, ": rows of %zu blocks, at most %zu are allowed", t->dim[2],
+                            TENSOR_SCALES_READ / d->turns)
                : 0;
 }
 
@@ -161,7 +163,7 @@ static int deal(struct viewing *v, const struct tensor *t)
     const size_t cols = d->matrix ? t->dim[2] * BLOCK : 1, n = t->dim[0] * d->turns;
     for (size_t i = 0; i < n; i++) {
         const size_t x = i / d->turns;
-        struct tensor *to = add(v, *t, "%.*s%zu.%s.%s", (int)(rest - t->name), t->name, x,
+        struct tensor *to = add(v, t, "%.*s%zu.%s.%s", (int)(rest - t->name), t->name, x,
                                 d->part[i % d->turns], d->matrix ? "weight" : "bias");
         if (!to)
             return -1;
@@ -197,6 +199,12 @@ static const struct fused { const char *name; size_t parts; const char *part[2];
     { "up_proj", 1, { "up_proj" } },                   { "down_proj", 1, { "down_proj" } },
 };
 
+/* What may follow a name without its end. */
+static bool is_kind(const char *end)
+{
+    return strcmp(end, ".weight") == 0 || strcmp(end, ".bias") == 0 || strcmp(end, ".scale") == 0;
+}
+
 /* The form of a fused tensor, and what follows its name: ".weight", ".bias", ".scale" or nothing; NULL: it is
  * none. */
 static const struct fused *fused_of(const char *name, const char **kind)
@@ -205,8 +213,7 @@ static const struct fused *fused_of(const char *name, const char **kind)
     for (size_t i = 0; s && i < sizeof fused / sizeof *fused; i++) {
         *kind = s + strlen(experts) + strlen(fused[i].name);
         if (strncmp(s + strlen(experts), fused[i].name, strlen(fused[i].name)) == 0 &&
-            (!**kind || strcmp(*kind, ".weight") == 0 || strcmp(*kind, ".bias") == 0 ||
-             strcmp(*kind, ".scale") == 0))
+            (!**kind || is_kind(*kind)))
             return &fused[i];
     }
     return NULL;
@@ -215,14 +222,13 @@ static const struct fused *fused_of(const char *name, const char **kind)
 /* Replaces the first of the parts that a name has. */
 static bool replace(char *to, size_t size, const char *name, const char *const (*parts)[2], size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        const char *s = strstr(name, parts[i][0]);
-        if (s)
-            snprintf(to, size, "%.*s%s%s", (int)(s - name), name, parts[i][1], s + strlen(parts[i][0]));
-        if (s)
-            return true;
-    }
-    return false;
+    const char *s = NULL;
+    size_t i = 0;
+    while (i < n && !(s = strstr(name, parts[i][0])))
+        i++;
+    if (s)
+        snprintf(to, size, "%.*s%s%s", (int)(s - name), name, parts[i][1], s + strlen(parts[i][0]));
+    return s;
 }
 
 static int split_fused(struct viewing *v, const struct tensor *t, const char *name, const struct fused *f,
@@ -232,16 +238,15 @@ static int split_fused(struct viewing *v, const struct tensor *t, const char *na
     if (!(scale && t->n_dims == 1) &&
         (t->n_dims != (bias ? 2 : 3) || !t->dim[0] || t->dim[0] > EXPERTS_MAX || !t->dim[1] ||
          t->dim[1] % f->parts))
-        return err_set(v->e, ERR_INPUT,
-                       "%s: tensor \"%.*s\" has %zu dimensions, the first of %zu, the second of %zu; needed "
-                       "are 3: up to %d experts, %srows, columns",
-                       v->ts->path[t->shard], TENSOR_NAME_SHOWN, t->stored_name, t->n_dims,
-                       t->n_dims ? t->dim[0] : 0, t->n_dims > 1 ? t->dim[1] : 0, EXPERTS_MAX,
-                       f->parts > 1 ? "an even number of " : "");
+        return tensor_bad(v->ts, t, v->e,
+                          " has %zu dimensions, the first of %zu, the second of %zu; needed are 3: up to %d "
+                          "experts, %srows, columns", t->n_dims, t->n_dims ? t->dim[0] : 0,
+                          t->n_dims > 1 ? t->dim[1] : 0, EXPERTS_MAX,
+                          f->parts > 1 ? "an even number of " : "");
     const size_t n = t->dim[0] * f->parts, before = (size_t)(strstr(name, experts) - name);
     const bool mlp = before >= 4 && memcmp(name + before - 4, ".mlp", 4) == 0;       /* not of Gemma 4 */
     for (size_t i = 0; i < n; i++) {
-        struct tensor *to = add(v, *t, "%.*s%s%s%zu.%s%s", (int)before, name, mlp ? "" : ".mlp", experts,
+        struct tensor *to = add(v, t, "%.*s%s%s%zu.%s%s", (int)before, name, mlp ? "" : ".mlp", experts,
                                 i / f->parts, f->part[i % f->parts], *kind ? kind : ".weight");
         if (!to)
             return -1;
@@ -267,7 +272,7 @@ static int split_experts(struct viewing *v, const struct tensor *t)
         return 0;
     if (strstr(now, experts) && replace(whole, sizeof whole, now, of_mixtral, 3))
         now = whole;
-    return add(v, *t, "%s", now) ? 0 : -1;
+    return add(v, t, "%s", now) ? 0 : -1;
 }
 
 int tensors_split_experts(struct tensors *ts, struct err *e) { return view_all(ts, NULL, split_experts, e); }
@@ -287,10 +292,8 @@ enum { N_JOINED = sizeof joined / sizeof *joined };
  * there. */
 static const char *find_word(const char *name, const char *word)
 {
-    const char *s = strncmp(name, "model.layers.", 13) ? NULL : strstr(name, word), *end = s + strlen(word);
-    return s && (strcmp(end, ".weight") == 0 || strcmp(end, ".bias") == 0 || strcmp(end, ".scale") == 0)
-               ? s
-               : NULL;
+    const char *s = strncmp(name, "model.layers.", 13) ? NULL : strstr(name, word);
+    return s && is_kind(s + strlen(word)) ? s : NULL;
 }
 
 static const struct joined *joined_of(const char *name)
@@ -347,12 +350,10 @@ static int split_joined(struct viewing *v, const struct tensor *t)
     for (size_t k = 0; k < j->n; k++)
         needed += part_rows(j, k, v->c, t->name);
     if (!scale && (!needed || t->n_dims < 1 || t->n_dims > 2 || t->dim[0] != needed))
-        return err_set(v->e, ERR_INPUT, "%s: tensor \"%.*s\" has %zu rows, needed are %zu",
-                       v->ts->path[t->shard], TENSOR_NAME_SHOWN, t->stored_name, t->n_dims ? t->dim[0] : 0,
-                       needed);
+        return tensor_bad(v->ts, t, v->e, " has %zu rows, needed are %zu", t->n_dims ? t->dim[0] : 0, needed);
     for (size_t k = 0; k < j->n; k++) {
         const size_t rows = part_rows(j, k, v->c, t->name);
-        struct tensor *to = add(v, *t, "%.*s%s%s", (int)(s - t->name), t->name, j->part[k], kind);
+        struct tensor *to = add(v, t, "%.*s%s%s", (int)(s - t->name), t->name, j->part[k], kind);
         if (!to)
             return -1;
         if (!scale) {
