@@ -9,16 +9,11 @@
 
 #include "src/model/model_caches.h"
 
-static bool is_dir(const char *path)
+/* S_IFDIR, S_IFREG, or another kind; 0: there is nothing. */
+static mode_t kind_of(const char *path)
 {
     struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
-static bool is_file(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    return stat(path, &st) ? 0 : st.st_mode & S_IFMT;
 }
 
 /* Whether a word that is no path may be the name of a model in a cache. */
@@ -58,14 +53,11 @@ static int find_in_caches(char dir[PATH_BYTES], const char *m, const char *what,
     if (colon && model_fits_caches(&f, name, ignored, e) == 0 && f.n)
         return err_set(e, ERR_INPUT, "%s: '%.200s': no '%s' is in %.250s; it has %.300s", what, m, colon + 1,
                        f.where, f.list);
-    if (*searched)
-        return err_set(e, ERR_INPUT,
-                       "%s: '%.200s' is not a file or directory here, and not the name of a model in %s; "
-                       "longhand downloads nothing", what, m, searched);
     return err_set(e, ERR_INPUT,
-                   "%s: '%.200s' is not a file or directory here, and no cache of Hugging Face, llama.cpp, "
-                   "LM Studio or Ollama was found, in which it might be a name; longhand downloads nothing",
-                   what, m);
+                   "%s: '%.200s' is not a file or directory here, and %s%s; longhand downloads nothing", what,
+                   m, *searched ? "not the name of a model in "
+                                : "no cache of Hugging Face, llama.cpp, LM Studio or Ollama was found, in "
+                                  "which it might be a name", searched);
 }
 
 int find_model_dir(char dir[PATH_BYTES], const char *m, const char *what, struct err *e)
@@ -75,14 +67,15 @@ int find_model_dir(char dir[PATH_BYTES], const char *m, const char *what, struct
     if (n >= PATH_BYTES)
         return err_set(e, ERR_INPUT, "%s: a path of %zu bytes, at most %d are allowed", what, n,
                        PATH_BYTES - 1);
-    if (!is_dir(m) && !is_file(m)) {
+    const mode_t kind = kind_of(m);
+    if (kind != S_IFDIR && kind != S_IFREG) {
         if (is_name(m))
             return find_in_caches(dir, m, what, e);
         return err_set(e, ERR_INPUT, "%s: %s: %s", what, m,
                        access(m, F_OK) ? strerror(errno) : "not a directory and not a file");
     }
     memcpy(dir, m, n + 1);
-    if (is_file(m))
+    if (kind == S_IFREG)
         return 0;
     while (n > 1 && dir[n - 1] == '/')
         dir[--n] = 0;
@@ -101,7 +94,7 @@ int find_model_or_demo(char dir[PATH_BYTES], const char *name, const char *what,
     if (name)
         return find_model_dir(dir, name, what, e);
     snprintf(dir, PATH_BYTES, "models/demo");
-    while (!is_dir(dir)) {
+    while (kind_of(dir) != S_IFDIR) {
         const char *slash = n > 0 ? memrchr(program, '/', (size_t)n) : NULL;
         if (!slash)
             return err_set(e, ERR_INPUT, "models/demo was not found; --model DIR names a model");

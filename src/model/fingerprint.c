@@ -21,26 +21,13 @@ static void add_u64(struct sha256 *h, uint64_t v)
     sha256_add(h, b, sizeof b);
 }
 
+/* Adds the digest of data; NULL: zeros. */
 static void add_digest(struct sha256 *h, const void *data, size_t n)
 {
-    uint8_t digest[SHA256_BYTES];
-    struct sha256 f;
-    sha256_start(&f);
-    sha256_add(&f, data, n);
-    sha256_end(&f, digest);
-    sha256_add(h, digest, sizeof digest);
-}
-
-/* Adds a file of a directory: its name, its size, and its digest (zeros: it is missing). */
-static void add_file(struct sha256 *h, const char *name, const char *data, size_t n)
-{
-    static const uint8_t none[SHA256_BYTES];
-    sha256_add(h, name, strlen(name) + 1);
-    add_u64(h, n);
+    uint8_t digest[SHA256_BYTES] = { 0 };
     if (data)
-        add_digest(h, data, n);
-    else
-        sha256_add(h, none, sizeof none);
+        sha256_of(digest, data, n);
+    sha256_add(h, digest, sizeof digest);
 }
 
 /* Adds the header of a GGUF file: its size and its digest. */
@@ -107,38 +94,46 @@ void model_files_free(struct model_files *f)
     *f = (struct model_files){0};
 }
 
-/* Hashes everything but the tensors, and opens these. */
-static int hash_small(struct sha256 *h, struct model_files *small, struct tensors *ts, const char *place,
-                      struct err *e)
+/* Hashes everything but the tensors, and opens these: of a GGUF file, and of a directory, where a small file
+ * has its name, its size, and its digest (zeros: it is missing). */
+static int hash_gguf(struct sha256 *h, struct model_files *small, struct tensors *ts, const char *place,
+                     struct err *e)
 {
-    static const char directory[] = "longhand model 1", gguf[] = "longhand gguf 1";
-    struct gguf_model m = { 0 };
-    char path[PATH_BYTES + 32];
-    const bool is_file = model_is_file(place);
+    struct gguf_model m;
     int rc = 0;
-    sha256_start(h);
-    sha256_add(h, is_file ? gguf : directory, is_file ? sizeof gguf : sizeof directory);
-    for (size_t i = 0; i < MODEL_FILES && rc == 0; i++) {
-        rc = model_file_read(&small->data[i], &small->n[i], path, sizeof path, place, names[i],
-                             FILE_BYTES_MAX, e);
-        if (rc == 0 && !is_file)
-            add_file(h, names[i], small->data[i], small->n[i]);
-    }
-    if (rc || !is_file)
-        return rc || tensors_open(ts, place, e) || tensors_whole(ts, e) ? -1 : 0;
+    sha256_add(h, "longhand gguf 1", sizeof "longhand gguf 1");
     if (gguf_model_open(&m, place, e))
         return -1;
+    for (size_t i = 0; i < MODEL_FILES && rc == 0; i++)
+        rc = gguf_small_file(&small->data[i], &small->n[i], m.part, names[i], e);
     for (size_t i = 0; i < m.n && rc == 0; i++)
         rc = add_header(h, &m, i, e);
     *ts = gguf_take_tensors(&m);
     return rc;
 }
 
+static int hash_directory(struct sha256 *h, struct model_files *small, struct tensors *ts, const char *place,
+                          struct err *e)
+{
+    char path[PATH_BYTES + 32];
+    sha256_add(h, "longhand model 1", sizeof "longhand model 1");
+    for (size_t i = 0; i < MODEL_FILES; i++) {
+        if (model_file_read(&small->data[i], &small->n[i], path, sizeof path, place, names[i], FILE_BYTES_MAX,
+                            e))
+            return -1;
+        sha256_add(h, names[i], strlen(names[i]) + 1);
+        add_u64(h, small->n[i]);
+        add_digest(h, small->data[i], small->n[i]);
+    }
+    return tensors_open(ts, place, e) || tensors_whole(ts, e) ? -1 : 0;
+}
+
 int fingerprint_begin(struct fingerprint *f, struct model_files *files, const char *place, struct err *e)
 {
     struct model_files small = { 0 };
     *f = (struct fingerprint){ 0 };
-    int rc = hash_small(&f->h, &small, &f->ts, place, e);
+    sha256_start(&f->h);
+    int rc = (model_is_file(place) ? hash_gguf : hash_directory)(&f->h, &small, &f->ts, place, e);
     f->n_digests = reading_pieces(&f->ts);
     f->digest = calloc(f->n_digests + 1, sizeof *f->digest);
     if (rc == 0 && !f->digest)

@@ -45,7 +45,7 @@ static int check_foreign(const struct getting *m)
         { "embedding_scale", 1 }, { "residual_scale", 1 }, { "attention.scale", 0 },
         { "attention.clamp_kqv", 0 }, { "attention.max_alibi_bias", 0 },
         { "rope.scaling.yarn_ext_factor", 1 }, { "rope.scaling.yarn_attn_factor", 1 },
-        { "rope.scaling.attn_factor", 1 },       /* of phi3: gguf_rope.c */
+        { "rope.scaling.attn_factor", 1 },       /* of phi3: read_long in gguf_model.c */
         { "attention.temperature_scale", 0 }, { "rope.scaling.yarn_log_multiplier", 0 },
     };
     static const char *const flags[] = { "attention.causal", "expert_weights_norm" };

@@ -75,20 +75,11 @@ static struct span span_of(const struct reading *r, const struct unit *u)
 static void hash(const struct reading *r, const struct unit *u, const char *data)
 {
     uint8_t (*to)[SHA256_BYTES] = r->digest + u->piece;
-    for (size_t at = 0, n; at < u->n; at += n, to += 2) {
-        struct sha256 h;
-        n = MIN(2 * (size_t)READING_PIECE, u->n - at);
-        if (n == 2 * READING_PIECE) {
-            sha256_pair(to, data + at, data + at + READING_PIECE, READING_PIECE);
-            continue;
-        }
-        for (size_t k = 0, some; k < n; k += some) {
-            some = MIN((size_t)READING_PIECE, n - k);
-            sha256_start(&h);
-            sha256_add(&h, data + at + k, some);
-            sha256_end(&h, to[k / READING_PIECE]);
-        }
-    }
+    size_t at = 0;
+    for (; u->n - at >= 2 * READING_PIECE; at += 2 * READING_PIECE, to += 2)
+        sha256_pair(to, data + at, data + at + READING_PIECE, READING_PIECE);
+    for (; at < u->n; at += READING_PIECE)
+        sha256_of(*to++, data + at, MIN((size_t)READING_PIECE, u->n - at));
 }
 
 static void fail(struct pass *p, size_t u, const struct err *e)
@@ -163,20 +154,22 @@ static void read_item(void *ctx, size_t i, size_t thread)
     read_unit(p, p->first + i, p->room + i * p->room_bytes);
 }
 
+/* Calls fn for n items. */
+static void in_pool(struct pass *p, size_t n, void (*fn)(void *ctx, size_t i, size_t thread))
+{
+    if (p->r->pool)
+        pool_run(p->r->pool, n, fn, p);
+    else if (n)
+        fn(p, 0, 0);
+}
+
 static void run(struct pass *p, size_t threads)
 {
-    if (!p->r->take_alone) {
-        if (p->r->pool)
-            pool_run(p->r->pool, threads, work, p);
-        else
-            work(p, 0, 0);
-    }
+    if (!p->r->take_alone)
+        in_pool(p, threads, work);
     for (size_t n; p->r->take_alone && p->first < p->n && !p->stop; p->first += n) {
         n = MIN(threads, p->n - p->first);
-        if (p->r->pool)
-            pool_run(p->r->pool, n, read_item, p);
-        else
-            read_item(p, 0, 0);
+        in_pool(p, n, read_item);
         for (size_t i = 0; i < n; i++)
             take_unit(p, p->first + i, p->room + i * p->room_bytes, 0);
         report(p);

@@ -87,8 +87,8 @@ int read_uint(const struct getting *m, const char *name, size_t layers, size_t l
 int need_uint(const struct getting *m, const char *name, size_t layers, size_t hi, size_t *x)
 {
     char key[KEY_BYTES];
-    const int found = gguf_uint(m->g, gguf_key(key, m->f, name), layers, 1, hi, x, m->e);
-    return found ? MIN(found, 0) : gguf_bad(m->g, key, m->e, "the key is missing");
+    gguf_key(key, m->f, name);
+    return gguf_need(m->g, key, gguf_uint(m->g, key, layers, 1, hi, x, m->e), m->e);
 }
 
 int read_real(const struct getting *m, const char *name, double lo, double hi, double *x)
@@ -116,10 +116,8 @@ int keys_get(const struct getting *m, const struct key *k)
         const int found = k->kind == KEY_SIZE ? read_uint(m, k->gguf, k->rules & EACH ? m->blocks : 0,
                                                           (size_t)lo, (size_t)hi, x)
                                               : read_real(m, k->gguf, lo, hi, x);
-        if (found < 0)
+        if (found < 0 || (needed && gguf_need(m->g, gguf_key(key, m->f, k->gguf), found, m->e)))
             return -1;
-        if (!found && needed)
-            return gguf_bad(m->g, gguf_key(key, m->f, k->gguf), m->e, "the key is missing");
     }
     return 0;
 }

@@ -280,14 +280,11 @@ int get_rope(struct getting *m)
     r->local_theta = family_missing(m->f, "rope_local_base_freq", r->theta);
     if (m->f->local && read_real(m, "rope.freq_base_swa", 1, 1e30, &r->local_theta) < 0)
         return -1;
-    const bool linear = type.n == 6 && memcmp(type.p, "linear", 6) == 0,
-               yarn = type.n == 4 && memcmp(type.p, "yarn", 4) == 0,
-               by_tensors = type.n == 8 && memcmp(type.p, "longrope", 8) == 0 &&
-                            family_has_rope(m->f, ROPE_LONG);
-    if (!linear && !yarn && !by_tensors && (type.n != 4 || memcmp(type.p, "none", 4)))
+    const bool linear = slice_is(type, "linear"), yarn = slice_is(type, "yarn");
+    if (!linear && !yarn && !slice_is(type, "none") &&
+        !(slice_is(type, "longrope") && family_has_rope(m->f, ROPE_LONG)))
         return gguf_bad(m->g, gguf_key(key, m->f, "rope.scaling.type"), m->e,
-                        "found %.*s, allowed are none, linear and yarn", (int)MIN(type.n, (size_t)60),
-                        (const char *)type.p);
+                        "found %.*s, allowed are none, linear and yarn", SHOWN(type));
     if (r->factor != 0 && r->factor != 1 && (linear || yarn))
         r->type = yarn ? ROPE_YARN : ROPE_LINEAR;
     return 0;
