@@ -1,9 +1,9 @@
-# make fuzz runs libFuzzer over every tests/fuzz/fuzz_NAME.c, FUZZ_RUNS executions each, with ASan and UBSan. It
-# needs clang. make fuzz_NAME runs one fuzzer. It starts from the inputs of tests/data/corpus.tar.gz, which
-# `make test` replays. Inputs that reach new code are added to build/fuzz/NAME; make fuzz-keep adds these to the
-# archive. tests/fuzz/NAME.dict, if it exists, is the fuzzer's dictionary. A finding stops the run and is left
-# in a file fuzz-NAME-*. FUZZ_CMP=1 lets the fuzzer watch comparisons: it is several times slower, but finds
-# words that no dictionary has.
+# make fuzz runs libFuzzer over every tests/fuzz/fuzz_NAME.c, FUZZ_RUNS executions each, with ASan and UBSan.
+# It needs clang. make fuzz_NAME runs one fuzzer. It starts from the inputs of tests/data/corpus.tar.gz, which
+# `make test` replays. Inputs that reach new code are added to build/fuzz/NAME; make fuzz-keep adds these to
+# the archive. tests/fuzz/NAME.dict, if it exists, is the fuzzer's dictionary. A finding stops the run and is
+# left in a file fuzz-NAME-*. FUZZ_CMP=1 lets the fuzzer watch comparisons: it is several times slower, but
+# finds words that no dictionary has.
 FUZZ_RUNS  ?= 10000000
 FUZZ_CC    ?= clang
 FUZZ_FLAGS ?= -entropic=0 -max_len=4096 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
