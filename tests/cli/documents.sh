@@ -21,6 +21,12 @@ done >"$TMP/missing"
 [ "$(wc -l <README.md)" -le 150 ] && [ "$(wc -l <docs/bench.md)" -le 170 ]
 result documents_keep_their_lengths $? "$(wc -l README.md docs/bench.md)"
 
+# The papers are those of docs/paper.md.
+[ "$(sed -n 's/^version: //p' CITATION.cff)" = "$("$LONGHAND" --version | sed -n '1s/^longhand //p')" ] &&
+    [ "$(grep 'value:' CITATION.cff | grep -oE '[0-9]{4}\.[0-9]{5}' | sort)" = \
+      "$(sed -n '/^The papers/,/^$/p' docs/paper.md | grep -oE '[0-9]{4}\.[0-9]{5}' | sort)" ]
+result the_citation_has_version_and_papers $? "$(grep -E '^version|arXiv' CITATION.cff)"
+
 # Tables between markers are generated.
 awk '/<!-- bench:/ { skip = 1 } /<!-- \/bench:/ { skip = 0 }
      !skip && length > 110 { print FILENAME ":" FNR }' $documents >"$TMP/wide"
