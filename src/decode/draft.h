@@ -51,7 +51,7 @@ struct pass_part {
  * floats of the host. name: in a plan, which adds `others`; NULL: it is planned elsewhere. */
 struct drafter_memory { const char *name; struct kv_size kv; size_t floats, others; };
 
-/* The passes of a drafter that makes some (draft_pass.c). The last four functions may be NULL. */
+/* The passes of a drafter that makes some (draft_pass.c). keep, learn and score may be NULL. */
 struct drafter_passes {
     size_t most, rows;               /* passes of a round; rows of a pass */
     bool chain;                      /* a pass continues the likeliest child of the node before */
