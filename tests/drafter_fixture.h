@@ -1,7 +1,7 @@
 /* The window of tests/data/drafter_fixture.txt, for which that file has PyTorch's results: a model that has
  * only the parts that training of drafters reads. */
 #pragma once
-#include "src/train/train.h"
+#include "src/lab/train/train.h"
 #include "tests/rig.h"
 #include "tests/train_fixture.h"
 

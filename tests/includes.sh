@@ -1,6 +1,7 @@
 #!/bin/bash
 # The order of the folders (docs/architecture.md). A folder may include itself and the folders above it in
-# ORDER. A folder's sub-folders belong to it, unless ORDER names them.
+# ORDER. A folder's sub-folders belong to it, unless ORDER names them. src/cli/main.c, the table of verbs,
+# stands below all of them.
 #
 #     includes    every #include of the product that names a folder further down
 #     symbols     every object file that needs a symbol from a folder further down
@@ -9,7 +10,7 @@
 # The script prints each violation and the symbols that cause it. Then it plants an include that runs
 # upwards and two files that call each other in a copy of the tree, and checks that it finds them.
 ORDER="src/base kernels kernels/cuda ngram kvmgr src/model src/text/jinja src/text src/sample src/decode
-       src/train runs/store src/request runs/work runs/report runs/serve src/bench src/cli"
+       runs/store src/request runs/work runs/report runs/serve src/cli src/lab"
 build=$(realpath "$(dirname "${LONGHAND:-build/cc/longhand}")")
 TMP=$(mktemp -d) || exit 1
 trap 'rm -rf "$TMP"' EXIT
@@ -28,6 +29,8 @@ PLACE='
     BEGIN { n = split(order, name, " "); for (i = 1; i <= n; i++) at[name[i]] = i }
     function place(path)
     {
+        if (path == "src/cli/main.c")
+            return n + 1
         while (sub(/\/[^\/]*$/, "", path))
             if (path in at)
                 return at[path]
@@ -138,6 +141,9 @@ echo '#include "src/text/chat.h"' >>"$TMP/tree/src/model/rope.c"
 mkdir "$TMP/tree/src/stray"
 touch "$TMP/tree/src/stray/stray.c"
 upward_includes "$TMP/tree" >"$TMP/found"
+echo '#include "src/lab/bench.h"' >>"$TMP/tree/src/cli/cmd_list.c"
+upward_includes "$TMP/tree" >"$TMP/found"
+found planted_include_of_the_lab_is_found '^src/cli/cmd_list.c:[0-9]+ includes src/lab/bench.h$' "$TMP/found"
 found planted_include_is_found '^src/model/rope.c:[0-9]+ includes src/text/chat.h$' "$TMP/found"
 found unknown_folder_is_found '^src/stray has no place' "$TMP/found"
 

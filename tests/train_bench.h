@@ -2,7 +2,7 @@
  * gradient against finite differences. */
 #pragma once
 #include "src/model/safetensors.h"
-#include "src/train/train.h"
+#include "src/lab/train/train.h"
 #include "tests/rig.h"
 #include "tests/tiny_model.h"
 

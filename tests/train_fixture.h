@@ -1,7 +1,7 @@
 /* The window of tests/data/train_fixture.txt, for which that file has PyTorch's results: a model that has
  * only the parts that heads need, and a module that trains heads on it. */
 #pragma once
-#include "src/train/train.h"
+#include "src/lab/train/train.h"
 #include "tests/rig.h"
 
 /* The n numbers of one entry of the file; free(v). */

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "src/base/output.h"
-#include "src/bench/bench.h"
+#include "src/lab/bench.h"
 #include "src/cli/verbs.h"
 #include "src/model/device_choice.h"
 #include "src/request/output_check.h"

@@ -1,6 +1,6 @@
 /* Gumiho's drafter (arXiv:2503.10135): a serial transformer of two layers for the first two tokens of a
  * draft, and five heads for the next five. Its tensors, files that hold them, and its passes. The equations
- * are in src/train/train_gumiho.c.
+ * are in src/lab/train/train_gumiho.c.
  *
  * A file is a safetensors file with the names of the published checkpoints; q = n_heads * head_dim and kv =
  * n_kv_heads * head_dim:

@@ -1,6 +1,6 @@
 /* LongSpec's drafter (Yang et al., arXiv:2502.17421): one decoder layer that reads the cache of the model's
  * last layer, of those without a window if there are any. Its tensors, files that hold them, and its pass.
- * The equations are in src/train/train_longspec.c.
+ * The equations are in src/lab/train/train_longspec.c.
  *
  * A file is a safetensors file with the names of the published checkpoints; q = n_heads * head_dim and kv =
  * n_kv_heads * head_dim:

@@ -1,5 +1,5 @@
 /* SPIRe's drafter (arXiv:2504.06419): the tensors of its two blocks, and files that hold them. The equations
- * are in src/train/train_spire.c.
+ * are in src/lab/train/train_spire.c.
  *
  * No checkpoint is published. A file of `train spire` is a safetensors file with the names of the model's own
  * layers, counted from 0; q = n_heads * head_dim and kv = n_kv_heads * head_dim:

@@ -1,4 +1,4 @@
-/* The bytes that a pass reads and the operations that it computes, for rooflines (src/bench). */
+/* The bytes that a pass reads and the operations that it computes, for rooflines (src/lab). */
 #pragma once
 #include "src/model/model.h"
 

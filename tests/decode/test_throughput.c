@@ -1,7 +1,7 @@
 /* The throughput model: SPIRe's 432 cells, passes that either limit bounds, rounds whose best plan is known,
  * and costs that were measured. */
 #include <math.h>
-#include "src/decode/throughput.h"
+#include "src/lab/throughput.h"
 #include "tests/test.h"
 
 static void all_cells_of_spire(void)

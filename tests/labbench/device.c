@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/bench/bench.h"
+#include "src/lab/bench.h"
 #include "src/model/find_model.h"
 #include "src/model/device_choice.h"
 

@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/gpu.h"
 #include "src/base/stopping.h"
-#include "src/bench/bench.h"
+#include "src/lab/bench.h"
 #include "tests/labbench/lab.h"
 
 enum { ROWS_MAX = 64, CALLS_MAX = 64, LAYERS_MAX = 256, SINKS = 16, BUDGET = 4096 };

@@ -8,7 +8,7 @@
 
 #include "src/base/output.h"
 #include "src/base/stopping.h"
-#include "src/bench/bench.h"
+#include "src/lab/bench.h"
 #include "src/model/find_model.h"
 #include "tests/labbench/learned.h"
 #include "src/decode/weights.h"

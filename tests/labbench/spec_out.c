@@ -1,7 +1,7 @@
 /* Owns the output of the spec points: medians of runs, sums over windows (struct total), tables and JSON.
  * Start at spec_print_text and spec_print_json. */
 #include "src/base/json_write.h"
-#include "src/bench/bench.h"
+#include "src/lab/bench.h"
 #include "tests/labbench/spec.h"
 
 #include <math.h>

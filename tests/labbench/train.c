@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "kernels/cuda/device_train.h"
-#include "src/train/train.h"
+#include "src/lab/train/train.h"
 #include "tests/labbench/lab.h"
 
 enum { N_HEADS = 3, CHUNK = 256 };

@@ -6,7 +6,7 @@ tests/train/test_train.c.
 
 The file has entries "name count", each followed by that many numbers. Inputs are rounded to float first, so
 that PyTorch and longhand start from equal numbers. Parameters are ordered as in
-src/train/train_heads.c: all matrices, then the input and output gain of each head. For both kinds of
+src/lab/train/train_heads.c: all matrices, then the input and output gain of each head. For both kinds of
 heads the file has the losses and the gradient of the first step, the norm of the gradient of every step, and
 the parameters after the last step.
 """

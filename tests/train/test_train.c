@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "src/model/heads.h"
-#include "src/train/train.h"
+#include "src/lab/train/train.h"
 #include "tests/allocations.h"
 #include "tests/rig.h"
 #include "tests/train_fixture.h"

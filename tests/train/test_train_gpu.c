@@ -6,7 +6,7 @@
 #include "kernels/cuda/cublas.h"
 #include "kernels/cuda/device_train.h"
 #include "src/model/heads.h"
-#include "src/train/train.h"
+#include "src/lab/train/train.h"
 #include "tests/device_open.h"
 #include "tests/rig.h"
 #include "tests/train_fixture.h"

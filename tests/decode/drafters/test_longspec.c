@@ -1,4 +1,4 @@
-/* LongSpec's drafter: its logits against the formulas of src/train/train_longspec.c in double, what each row
+/* LongSpec's drafter: its logits against the formulas of src/lab/train/train_longspec.c in double, what each row
  * sees, the levels of its beam, and that its state after many rounds equals the state made from tokens. */
 #include "src/decode/decode.h"
 #include "src/model/safetensors.h"

@@ -34,8 +34,8 @@
 #include <string.h>
 
 #include "src/model/gumiho.h"
-#include "src/train/block.h"
-#include "src/train/train.h"
+#include "src/lab/train/block.h"
+#include "src/lab/train/train.h"
 
 enum { PIECE_MAX = 256, GUMIHO_OUTPUTS = 1 + GUMIHO_HEADS };
 static const double GUMIHO_STAGE = 0.1;                  /* the share of steps with lambda 0 */

@@ -1,6 +1,6 @@
 /* Owns the measurement of one point: samples of a pass between probes of the machine (struct sample), and
  * their medians under the roofline. Start at bench_measure. */
-#include "src/bench/bench.h"
+#include "src/lab/bench.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* The throughput model (throughput.h): passes, rounds, drafters, the paper's grids. Start
  * reading at throughput_round(). */
-#include "src/decode/throughput.h"
+#include "src/lab/throughput.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* longhand train: trains drafters for a model on texts. struct job holds the call; start at train. The
- * training itself is in src/train. */
+ * training itself is in src/lab/train. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "src/base/json_write.h"
 #include "src/base/output.h"
 #include "src/base/stopping.h"
-#include "src/cli/train_page.h"
+#include "src/lab/train_page.h"
 #include "src/cli/verbs.h"
 #include "src/decode/engine.h"
 #include "src/model/heads.h"
@@ -19,7 +19,7 @@
 #include "src/request/model_options.h"
 #include "src/request/output_check.h"
 #include "src/text/tokenizer.h"
-#include "src/train/train.h"
+#include "src/lab/train/train.h"
 
 enum { KIND_CHAINED, KIND_INDEPENDENT, KIND_BOTH };
 

@@ -35,8 +35,8 @@
 #include <string.h>
 
 #include "src/model/spire.h"
-#include "src/train/block.h"
-#include "src/train/train.h"
+#include "src/lab/train/block.h"
+#include "src/lab/train/train.h"
 
 enum { PIECE_MAX = 256, KEYS_MAX = SPIRE_WINDOW + 2 };
 

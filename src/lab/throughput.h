@@ -57,7 +57,7 @@ const char *throughput_name(enum drafter d);
 /* ---- measured costs ---- */
 
 /* What passes and rounds of one model took on this machine, at two lengths of a text; length[0] < length[1].
- * src/bench/rounds.h measures them. The cost model of the live planner holds the passes, and its functions
+ * src/lab/rounds.h measures them. The cost model of the live planner holds the passes, and its functions
  * price them: between the two lengths seconds are interpolated, beyond them they scale with the bytes that
  * are read. */
 struct measured_rounds {

@@ -1,6 +1,6 @@
 /* Owns the object under measurement: a model with caches at any depth (struct bench_target), and the memory
  * that its passes read. Start at bench_open and bench_pass. */
-#include "src/bench/bench.h"
+#include "src/lab/bench.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Where the time of a pass goes, by operation of the device. Start at bench_profile. */
-#include "src/bench/bench.h"
+#include "src/lab/bench.h"
 
 #include <stdio.h>
 

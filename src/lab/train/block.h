@@ -8,7 +8,7 @@
  * them. The weights of a model's layer can be copied into the parameters (block_copy). */
 #pragma once
 #include "src/model/drafter_block.h"
-#include "src/train/layers.h"
+#include "src/lab/train/layers.h"
 
 #define NO_NORM SIZE_MAX
 struct projections {

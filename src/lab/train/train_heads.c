@@ -19,7 +19,7 @@
 #include <string.h>
 
 #include "src/model/heads.h"
-#include "src/train/train.h"
+#include "src/lab/train/train.h"
 
 struct trainer {
     struct linear w[HEADS_MAX];

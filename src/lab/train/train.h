@@ -26,7 +26,7 @@
  * and block.h, its loss and its file. Its kind has a row in the table of cmd_train.c. */
 #pragma once
 #include <stdatomic.h>
-#include "src/train/layers.h"
+#include "src/lab/train/layers.h"
 
 enum { TRAIN_SKIP_TOKENS = 1200, TRAIN_OUTPUTS_MAX = 16, TRAIN_MODULES_MAX = 4, TRAIN_PREFIX_MAX = 16 };
 

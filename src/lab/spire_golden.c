@@ -1,6 +1,6 @@
 /* Speedups of SPIRe's Figures 4 and 6, times 10,000. They were computed in double precision by a program that
  * is independent of this one, and equal all cells that the paper prints with two decimals. */
-#include "src/decode/throughput.h"
+#include "src/lab/throughput.h"
 
 const uint16_t spire_golden[SPIRE_GRIDS][SPIRE_DRAFTS][SPIRE_BATCHES][SPIRE_LENGTHS] = {
     {

@@ -1,7 +1,7 @@
 /* The page of a training (train_page.h). The lines of the CSV become points: one for each measurement on
  * held-out text, or without any about POINTS of the steps; a loss in training is the mean of the steps since
  * the point before. Start reading at train_page_write(). */
-#include "src/cli/train_page.h"
+#include "src/lab/train_page.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 #include "src/base/page.h"
 #include "src/base/output.h"
-#include "src/train/train.h"
+#include "src/lab/train/train.h"
 
 enum { POINTS = 200 };
 

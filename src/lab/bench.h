@@ -11,7 +11,7 @@
  * limits are measured between its samples, on the same memory with the same threads, so share = roof / time
  * compares like with like. tests/labbench has the measurements that only developers need. */
 #pragma once
-#include "src/bench/probe.h"
+#include "src/lab/probe.h"
 #include "src/decode/decode.h"
 #include "src/decode/engine.h"
 #include "src/model/work.h"

@@ -1,5 +1,5 @@
 /* longhand plan: predicted speed of drafters on machines and models that one may not have. The throughput
- * model does the work (src/decode/throughput.h). Start at cmd_plan. */
+ * model does the work (src/lab/throughput.h). Start at cmd_plan. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,11 +11,11 @@
 #include "src/base/output.h"
 #include "src/base/sheet.h"
 #include "src/base/stopping.h"
-#include "src/bench/probe.h"
-#include "src/bench/rounds.h"
+#include "src/lab/probe.h"
+#include "src/lab/rounds.h"
 #include "src/cli/cmd_store.h"
 #include "src/cli/verbs.h"
-#include "src/decode/throughput.h"
+#include "src/lab/throughput.h"
 #include "src/model/find_model.h"
 #include "src/model/model_files.h"
 

@@ -1,7 +1,7 @@
 /* Owns the loops that measure this machine: multiply-adds, reading, element-wise work. There is one table
  * entry for each instruction (mul_table) and one function for each vector width. Start at probe_mul_peak
  * and probe_read_rate. */
-#include "src/bench/probe.h"
+#include "src/lab/probe.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* Owns the point drafted: one text that drafting writes from its beginning to the deepest point, and the
  * tokens a second on the way. Start at bench_drafted. */
 #include "src/base/stopping.h"
-#include "src/bench/bench.h"
+#include "src/lab/bench.h"
 #include "src/decode/weights.h"
 #include "src/request/draft_options.h"
 

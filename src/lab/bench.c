@@ -1,6 +1,6 @@
 /* Owns the verb `bench`: it reads --points, measures the machine and the model (struct report), and prints a
  * table or JSON. Start at cmd_bench. */
-#include "src/bench/bench.h"
+#include "src/lab/bench.h"
 #include "src/base/json_write.h"
 #include "src/base/output.h"
 #include "src/base/stopping.h"

@@ -1,6 +1,6 @@
 /* Measures passes and rounds for `longhand plan` (rounds.h). One length after the other has a set of decoders
  * over one prompt (struct rig), which take turns. Start at rounds_measure, then take_turn. */
-#include "src/bench/rounds.h"
+#include "src/lab/rounds.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "src/base/stopping.h"
-#include "src/bench/bench.h"
+#include "src/lab/bench.h"
 #include "src/decode/weights.h"
 #include "src/request/model_options.h"
 

@@ -1,6 +1,6 @@
 /* Layers on a GPU (layers_gpu.h): calls of device_train.h. Products are by cuBLAS, with bf16 operands. struct
  * layers_gpu has the arrays that only a GPU needs. */
-#include "src/train/layers_gpu.h"
+#include "src/lab/train/layers_gpu.h"
 
 #include <stdlib.h>
 

@@ -1,11 +1,11 @@
 /* Parts of decoder blocks in training (block.h). */
-#include "src/train/block.h"
+#include "src/lab/train/block.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/train/train.h"
+#include "src/lab/train/train.h"
 
 /* ---- layouts ---- */
 

@@ -2,7 +2,7 @@
  * GPU's memory; the host's copy of them is updated for checkpoints and at the end. Errors of the device are
  * kept in device->error, and train.c looks there after each window. */
 #pragma once
-#include "src/train/layers.h"
+#include "src/lab/train/layers.h"
 
 /* For l->gpu; layers_gpu_close frees it. NULL: out of memory. */
 struct layers_gpu *layers_gpu_new(const struct model *m);

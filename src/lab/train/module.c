@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/train/layers_gpu.h"
-#include "src/train/train.h"
+#include "src/lab/train/layers_gpu.h"
+#include "src/lab/train/train.h"
 
 /* Parameters that one work item of the pool processes. */
 enum { BLOCK = 1 << 14 };

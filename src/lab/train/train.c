@@ -1,7 +1,7 @@
 /* The trainer: it cuts texts into windows, runs the frozen model over them, gives the hidden states to the
  * modules, steps the optimiser, and writes checkpoints and curves. struct run is one call of train_run.
  * Start at train_run at the end, then run_steps and one_step; train.h explains the method. */
-#include "src/train/train.h"
+#include "src/lab/train/train.h"
 
 #include <errno.h>
 #include <inttypes.h>

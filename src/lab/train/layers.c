@@ -1,12 +1,12 @@
 /* Layers of trained drafters on the CPU (layers.h). Products go through the twins; attention is products and
  * softmax over blocks of queries. Start at linear_backward and attend_head. */
-#include "src/train/layers.h"
+#include "src/lab/train/layers.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/train/layers_gpu.h"
+#include "src/lab/train/layers_gpu.h"
 
 /* Rows of an item of the pool; queries of a block. */
 enum { ROW_BLOCK = 16, QUERIES = 64 };

@@ -26,8 +26,8 @@
 #include <string.h>
 
 #include "src/model/longspec.h"
-#include "src/train/block.h"
-#include "src/train/train.h"
+#include "src/lab/train/block.h"
+#include "src/lab/train/train.h"
 
 enum { PIECE_MAX = 256, LONGSPEC_OFFSETS = 5 };
 
