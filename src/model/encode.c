@@ -4,14 +4,14 @@
 #include <math.h>
 #include <string.h>
 
-enum { BLOCK = 32, ID_F32 = 0, ID_Q4_0 = 2, ID_Q8_0 = 8, ID_BF16 = 30 };
+enum { BLOCK = 32 };
 
 const char *const weights_names[4] = { "as-is", "q8_0", "q4_0", "bf16" };
 
-static const struct gguf_type *type_of(uint32_t id)
+static const struct gguf_type *type_of(enum dtype dtype)
 {
     const struct gguf_type *t = gguf_types;
-    while (t->id != id)
+    while (t->dtype != dtype)
         t++;
     return t;
 }
@@ -81,11 +81,11 @@ bool encode_row(void *to, const struct gguf_type *type, const void *src, enum dt
             if (!isfinite(x[k]))
                 return false;
         }
-        if (type->id == ID_F32)
+        if (type->dtype == DT_F32)
             memcpy(p, x, some * sizeof *x);
-        for (size_t k = 0; type->id == ID_BF16 && k < some; k++)
+        for (size_t k = 0; type->dtype == DT_BF16 && k < some; k++)
             ((uint16_t *)(void *)p)[k] = f32_to_bf16(x[k]);
-        if ((type->id == ID_Q8_0 && !encode_q8_0(p, x)) || (type->id == ID_Q4_0 && !encode_q4_0(p, x)))
+        if ((type->dtype == DT_Q8_0 && !encode_q8_0(p, x)) || (type->dtype == DT_Q4_0 && !encode_q4_0(p, x)))
             return false;
     }
     return true;
@@ -103,10 +103,10 @@ const struct gguf_type *encode_type(enum weights w, const char *name, bool tied,
     const bool logits = strcmp(name, tied ? "model.embed_tokens.weight" : "lm_head.weight") == 0 ||
                         strcmp(name, PER_LAYER_TABLE) == 0;      /* which is not in memory */
     if (n_dims < 2 || stays_float(name))
-        return type_of(ID_F32);
+        return type_of(DT_F32);
     if (w == WEIGHTS_BF16 || cols % BLOCK)
-        return type_of(ID_BF16);
-    return type_of(w == WEIGHTS_Q8_0 || logits ? ID_Q8_0 : ID_Q4_0);
+        return type_of(DT_BF16);
+    return type_of(w == WEIGHTS_Q8_0 || logits ? DT_Q8_0 : DT_Q4_0);
 }
 
 int tensors_encode(struct tensors *ts, enum weights w, bool tied, struct err *e)

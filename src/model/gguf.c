@@ -362,14 +362,12 @@ static int check_magic(struct cursor *c, const uint8_t *b)
 static int read_alignment(struct gguf *g, struct err *e)
 {
     const struct gguf_value *v = gguf_find(g, "general.alignment");
-    g->alignment = 32;
-    if (!v)
-        return 0;
-    g->alignment = v->kind == GGUF_U32 && !v->is_array ? (size_t)little(v->data, 4) : 0;
-    if (g->alignment < 8 || g->alignment > ALIGNMENT_MAX || (g->alignment & (g->alignment - 1)))
-        return gguf_bad(g, "general.alignment", e, "allowed is a u32, a power of two from 8 to %d",
-                        ALIGNMENT_MAX);
-    return 0;
+    const size_t n = !v ? 32 : v->kind == GGUF_U32 && !v->is_array ? (size_t)little(v->data, 4) : 0;
+    g->alignment = n;
+    return n >= 8 && n <= ALIGNMENT_MAX && !(n & (n - 1))
+               ? 0
+               : gguf_bad(g, "general.alignment", e, "allowed is a u32, a power of two from 8 to %d",
+                          ALIGNMENT_MAX);
 }
 
 static int parse(struct cursor *c)

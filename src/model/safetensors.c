@@ -206,40 +206,33 @@ static int header_entries(const struct json *root, size_t data_bytes, struct ten
 
 static int by_offset(const void *a, const void *b)
 {
-    const struct tensor *x = *(const struct tensor *const *)a, *y = *(const struct tensor *const *)b;
+    const struct tensor *x = a, *y = b;
     size_t xe = x->offset + x->bytes, ye = y->offset + y->bytes;
     return x->offset != y->offset ? (x->offset < y->offset ? -1 : 1) : (xe > ye) - (xe < ye);
 }
 
-/* Checks that the tensors of a file cover [0, data_bytes) exactly. Offsets count from the start of its
- * data. Notes a hole, or data after the last tensor, and goes on. */
-static int check_tiling(const struct tensor *t, size_t n, const char *file, size_t data_bytes,
-                        struct err *hole, struct err *e)
+/* Sorts the tensors of a file by offset, and checks that they cover [0, data_bytes) exactly. Offsets count
+ * from the start of its data. Notes a hole, or data after the last tensor, and goes on. */
+static int check_tiling(struct tensor *t, size_t n, const char *file, size_t data_bytes, struct err *hole,
+                        struct err *e)
 {
-    const struct tensor **p = malloc((n ? n : 1) * sizeof *p);
     size_t end = 0;
-    int r = 0;
-    if (!p)
-        return err_set(e, ERR_FAILED, "%s: out of memory for %zu tensors", file, n);
-    for (size_t i = 0; i < n; i++)
-        p[i] = &t[i];
-    qsort(p, n, sizeof *p, by_offset);
-    for (size_t i = 0; i < n && !r; i++) {
-        if (p[i]->offset > end && !hole->code)
+    if (n)
+        qsort(t, n, sizeof *t, by_offset);
+    for (size_t i = 0; i < n; end = t[i].offset + t[i].bytes, i++) {
+        if (t[i].offset > end && !hole->code)
             err_set(hole, ERR_INPUT,
                     "%s: tensor \"%.*s\": data begin at %zu, a hole where the header lacks a tensor: the "
-                    "data before end at %zu", file, NAME_SHOWN, p[i]->name, p[i]->offset, end);
-        if (p[i]->offset < end)
-            r = err_set(e, ERR_INPUT,
-                        "%s: tensor \"%.*s\": data begin at %zu, an overlap: the data before end at %zu",
-                        file, NAME_SHOWN, p[i]->name, p[i]->offset, end);
-        end = p[i]->offset + p[i]->bytes;
+                    "data before end at %zu", file, NAME_SHOWN, t[i].name, t[i].offset, end);
+        if (t[i].offset < end)
+            return err_set(e, ERR_INPUT,
+                           "%s: tensor \"%.*s\": data begin at %zu, an overlap: the data before end at %zu",
+                           file, NAME_SHOWN, t[i].name, t[i].offset, end);
     }
-    if (!r && end != data_bytes && !hole->code)
+    if (end != data_bytes && !hole->code)
         err_set(hole, ERR_INPUT, "%s: the tensors end at byte %zu of %zu bytes of data, nothing may follow",
                 file, end, data_bytes);
-    free(p);
-    return r;
+    return 0;
 }
 
 /* Appends the tensors of one header, as shard `shard`. Nothing is allocated before the whole header is

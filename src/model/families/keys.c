@@ -135,27 +135,26 @@ void write_float(struct json_writer *w, const char *key, double x)
     jw_raw(w, key, text, strlen(text));
 }
 
-/* Whether a field is 0 and is written only otherwise. */
-static bool stays_out(const struct key *k, const void *x)
+static double value_of(const struct config *c, const struct key *k)
 {
-    const bool zero = k->kind == KEY_SIZE   ? *(const size_t *)x == 0
-                      : k->kind == KEY_REAL ? *(const double *)x == 0
-                                            : !*(const bool *)x;
-    return zero && k->rules & NONZERO;
+    const void *x = field_of(c, k);
+    return k->kind == KEY_SIZE   ? (double)*(const size_t *)x
+           : k->kind == KEY_REAL ? *(const double *)x
+                                 : *(const bool *)x;
 }
 
 void keys_write(const struct writing *w, const struct key *k)
 {
     for (; k && (k->hf || k->gguf); k++) {
-        const void *x = field_of(w->c, k);
-        if (!k->hf || k->rules & UNWRITTEN || stays_out(k, x))
+        const double x = value_of(w->c, k);
+        if (!k->hf || k->rules & UNWRITTEN || (k->rules & NONZERO && x == 0))
             continue;
         if (k->kind == KEY_SIZE)
-            jw_uint(w->w, k->hf, *(const size_t *)x);
+            jw_uint(w->w, k->hf, (uint64_t)x);
         else if (k->kind == KEY_REAL)
-            write_float(w->w, k->hf, *(const double *)x);
+            write_float(w->w, k->hf, x);
         else
-            jw_bool(w->w, k->hf, *(const bool *)x);
+            jw_bool(w->w, k->hf, x != 0);
     }
 }
 
@@ -187,12 +186,12 @@ int put_lacks(const struct putting *p, const char *what)
 void keys_put(const struct putting *p, const struct key *k)
 {
     for (; k && (k->hf || k->gguf); k++) {
-        const void *x = field_of(p->c, k);
-        if (!k->gguf || in_list(p->f->reads, k->gguf) || stays_out(k, x))
+        const double x = value_of(p->c, k);
+        if (!k->gguf || in_list(p->f->reads, k->gguf) || (k->rules & NONZERO && x == 0))
             continue;
         if (k->kind == KEY_SIZE)
-            put_uint(p, k->gguf, *(const size_t *)x + (x == &p->c->n_layers && p->drafts));
+            put_uint(p, k->gguf, (size_t)x + (k->field == offsetof(struct config, n_layers) && p->drafts));
         else
-            put_real(p, k->gguf, *(const double *)x);
+            put_real(p, k->gguf, x);
     }
 }
