@@ -173,10 +173,7 @@ static int submit_one(struct store *s, const struct batch *b, const struct job_s
                       bool *is_new, struct err *e)
 {
     uint8_t identity[SHA256_BYTES];
-    struct sha256 h;
-    sha256_start(&h);
-    sha256_add(&h, j->identity ? j->identity : "", j->identity_bytes);
-    sha256_end(&h, identity);
+    sha256_of(identity, j->identity ? j->identity : "", j->identity_bytes);
     int rc = b->name ? find_same(s, b, j, identity, id, e) : 0;
     if (rc < 0)
         return -1;

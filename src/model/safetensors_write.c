@@ -15,7 +15,6 @@ static size_t bytes_of(const struct tensor_out *t)
     return elements(t) * (t->ids ? 8 : dtype_size(t->dtype));
 }
 
-
 static void write_header(FILE *f, const struct tensor_out *t, size_t n, const struct metadata_out *meta,
                          size_t n_meta, const size_t *size)
 {

@@ -170,12 +170,7 @@ static int set_label(struct chat *c, struct err *e, const char *format, const ch
 /* Parses the texts of templates under the label. */
 static int open_texts(struct chat *c, const char *text, const char *tool_use, struct err *e)
 {
-    uint8_t digest[SHA256_BYTES];
-    struct sha256 h;
-    sha256_start(&h);
-    sha256_add(&h, text, strlen(text));
-    sha256_end(&h, digest);
-    sha256_hex(c->name, digest);
+    sha256_text(c->name, text, strlen(text));
     return jinja_open(&c->t, c->label, text, strlen(text), e) ||
                    (tool_use && jinja_open(&c->tool_use, c->label, tool_use, strlen(tool_use), e))
                ? -1
