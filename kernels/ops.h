@@ -460,9 +460,8 @@ void mat_row(const struct mat *m, size_t r, float *y);
 void kv_store(void *dst, enum dtype t, const float *k, const float *v, size_t head_dim);
 /* quantises x * times */
 void kv_query(int16_t *q, float *scale, const float *x, float times, size_t head_dim);
-/* Copies a stored row into slot (0..63) of a block, and back. */
+/* Copies a stored row into slot (0..63) of a block. */
 void kv_put(void *block, enum dtype t, size_t head_dim, size_t slot, const void *stored);
-void kv_get(void *stored, enum dtype t, size_t head_dim, size_t slot, const void *block);
 /* Copies slots from .. from+n-1 of one block to slots slot .. slot+n-1 of another block. */
 void kv_copy(void *block, size_t slot, const void *src, size_t from, size_t n, enum dtype t, size_t head_dim);
 /* Adds the rows in slots from .. to-1 of a block to k[] and v[]. */

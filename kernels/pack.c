@@ -266,42 +266,31 @@ static inline struct kv_layout kv_layout(enum dtype t, size_t d)
                                f.v == DT_I4 ? d / 2 : d };
 }
 
-/* Copies element by element between places `step` and `row_step` bytes apart. */
-static inline void move(char *block, size_t step, char *row, size_t row_step, size_t bytes, size_t n,
-                        bool put)
+/* Copies n elements of so many bytes to places `step` bytes apart. */
+static inline void spread(char *to, size_t step, const char *row, size_t bytes, size_t n)
 {
-    for (size_t i = 0; i < n; i++, block += step, row += row_step)
-        memcpy(put ? block : row, put ? row : block, bytes);
-}
-
-/* Copies between a stored row and slot `slot` of a block. */
-static void kv_move(char *block, char *row, enum dtype t, size_t d, size_t slot, bool put)
-{
-    const struct kv_layout l = kv_layout(t, d);
-    char *scale = block + l.n_words * l.word * KV_BLOCK, *v = scale + l.scales * KV_BLOCK * sizeof(float);
-    block += slot * l.word;
-    if (l.word == 2)
-        move(block, 2 * KV_BLOCK, row, 2, 2, l.n_words, put);
-    else
-        move(block, 4 * KV_BLOCK, row, 4, 4, l.n_words, put);
-    row += l.n_words * l.word;
-    if (l.element == 4)
-        move(v + slot * 4 * d, 4, row, 4, 4, d, put);
-    else if (l.element == 2)
-        move(v + 2 * (slot / 2 * d * 2 + slot % 2), 4, row, 2, 2, d, put);
-    else
-        move(v + slot / 2 * l.n_v * 2 + slot % 2, 2, row, 1, 1, l.n_v, put);
-    move(scale + 4 * slot, 4 * KV_BLOCK, row + l.n_v * l.element, 4, 4, l.scales, put);
+    for (size_t i = 0; i < n; i++, to += step, row += bytes)
+        memcpy(to, row, bytes);
 }
 
 void kv_put(void *block, enum dtype t, size_t head_dim, size_t slot, const void *stored)
 {
-    kv_move(block, (char *)(uintptr_t)stored, t, head_dim, slot, true);
-}
-
-void kv_get(void *stored, enum dtype t, size_t head_dim, size_t slot, const void *block)
-{
-    kv_move((char *)(uintptr_t)block, stored, t, head_dim, slot, false);
+    const struct kv_layout l = kv_layout(t, head_dim);
+    const char *row = stored;
+    char *k = (char *)block + slot * l.word, *scale = (char *)block + l.n_words * l.word * KV_BLOCK,
+         *v = scale + l.scales * KV_BLOCK * sizeof(float);
+    if (l.word == 2)
+        spread(k, 2 * KV_BLOCK, row, 2, l.n_words);
+    else
+        spread(k, 4 * KV_BLOCK, row, 4, l.n_words);
+    row += l.n_words * l.word;
+    if (l.element == 4)
+        spread(v + slot * 4 * head_dim, 4, row, 4, head_dim);
+    else if (l.element == 2)
+        spread(v + 2 * (slot / 2 * head_dim * 2 + slot % 2), 4, row, 2, head_dim);
+    else
+        spread(v + slot / 2 * l.n_v * 2 + slot % 2, 2, row, 1, l.n_v);
+    spread(scale + 4 * slot, 4 * KV_BLOCK, row + l.n_v * l.element, 4, l.scales);
 }
 
 /* Copies V of n keys; a word is a pair of keys. */

@@ -198,5 +198,3 @@ size_t ngram_top(const struct ngram *t, int32_t lead, size_t k, int32_t (*next)[
         }
     return n;
 }
-
-size_t ngram_entries(const struct ngram *t) { return t->n_entries; }

@@ -33,4 +33,3 @@ void   ngram_reset(struct ngram *t);                 /* empties the table for an
 /* Writes the first k continuations of `lead`, or fewer: tokens to next[k][3], frequencies to frequency[k].
  * Returns their number. */
 size_t ngram_top(const struct ngram *t, int32_t lead, size_t k, int32_t (*next)[3], uint32_t *frequency);
-size_t ngram_entries(const struct ngram *t);         /* number of different 4-grams */

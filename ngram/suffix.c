@@ -223,13 +223,3 @@ void suffix_followers(const struct suffix *s, const int32_t *tokens, size_t n, c
             break;
     }
 }
-
-size_t suffix_places(const struct suffix *s, const int32_t *tokens, size_t n, const int32_t *path,
-                     size_t n_path)
-{
-    const struct text x = { tokens, n, path, n + n_path };
-    size_t places = 0;
-    FOR_PLACES(p, s, x)
-        places++;
-    return places;
-}

@@ -11,7 +11,7 @@
  * chained by their last min(least, 8) tokens, newest first.
  *
  * Cost. Indexing a token is O(most), once. A query takes a step for each kept place of one chain
- * (suffix_places tells the number), and compares a place only where it can improve the answer. A text of
+ * (tests/suffix_places.h counts them), and compares a place only where it can improve the answer. A text of
  * period q keeps at most q + most places (one token repeated 100,000 times with most = 16: 17 places). On any
  * other text a chain has at most one place for each occurrence of the last tokens. */
 #pragma once
@@ -46,7 +46,3 @@ size_t suffix_longest(const struct suffix *s, const int32_t *tokens, size_t n, c
 struct followers { uint32_t *length; int32_t *ids; size_t n; };
 void suffix_followers(const struct suffix *s, const int32_t *tokens, size_t n, const int32_t *path,
                       size_t n_path, size_t from, size_t limit, struct followers *f);
-
-/* The number of places that a query about this text visits. */
-size_t suffix_places(const struct suffix *s, const int32_t *tokens, size_t n, const int32_t *path,
-                     size_t n_path);

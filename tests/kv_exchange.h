@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "kvmgr/kv.h"
+#include "tests/kv_get.h"
 
 /* Copies committed rows from .. from+n-1 to `rows`, or (load) the other way; kv_rows_bytes is their size. */
 static inline void kv_exchange(struct kv *kv, size_t from, size_t n, char *p, bool load)

@@ -1,5 +1,6 @@
 /* For tests of whole models: a model opened with a twin and a number of threads, and passes over it. */
 #pragma once
+#include "tests/kv_get.h"
 #include "tests/quant_rig.h"
 #include "tests/test.h"
 #include "tests/tiny_model.h"

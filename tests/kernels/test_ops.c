@@ -1,6 +1,7 @@
 /* The other operations of the table: rows, selection, conversions, packing, angles, and the choice of a twin.
  * Every twin equals plain C bit for bit (NaN equals NaN). Plain C is near a double-precision reference; each
  * test states its bound. The program ends with the names of the twins that this machine cannot run. */
+#include "tests/kv_get.h"
 #include "tests/reference.h"
 #include "tests/test.h"
 

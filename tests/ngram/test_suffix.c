@@ -1,7 +1,7 @@
 /* The index of matches against brute force; its number of places on degenerate texts; and its cost. */
 #include "tests/test.h"
 #include "tests/allocations.h"
-#include "ngram/suffix.h"
+#include "tests/suffix_places.h"
 #include "tests/zipf.h"
 
 static struct err e;

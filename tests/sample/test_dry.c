@@ -5,6 +5,7 @@
 #include "src/sample/token_counts.h"
 #include "src/request/sampling_options.h"
 #include <float.h>
+#include "tests/suffix_places.h"
 #include "tests/zipf.h"
 
 static struct err e;
