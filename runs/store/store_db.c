@@ -533,7 +533,7 @@ int db_begin_read(struct store *s, struct err *e)
     return db_run(s, e, "BEGIN", "");
 }
 
-int db_commit(struct store *s, struct err *e)
+static int db_commit(struct store *s, struct err *e)
 {
     if (s->reads)                        /* store_read_end commits */
         return 0;

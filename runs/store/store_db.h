@@ -86,9 +86,8 @@ int  db_read(struct store *s, struct err *e, const char *sql, const char *fmt, .
 
 int  db_begin(struct store *s, struct err *e);       /* BEGIN IMMEDIATE */
 int  db_begin_read(struct store *s, struct err *e);  /* several reads of one moment */
-int  db_commit(struct store *s, struct err *e);
 int  db_rollback(struct store *s);                   /* always -1 */
-/* rc 0: db_commit. Otherwise roll back and return rc; *e stays. */
+/* rc 0: COMMIT. Otherwise roll back and return rc; *e stays. */
 int  db_end(struct store *s, int rc, struct err *e);
 /* One transaction of n parts, each in its own savepoint. write(s, v, i) writes part i and returns NULL, or
  * the reason why the part is taken back. */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-unsigned draft_default_set(void)
+static unsigned draft_default_set(void)
 {
     unsigned set = 0;
     for (enum drafter d = 0; d < N_DRAFTERS; d++)

@@ -38,7 +38,6 @@ enum { ROWS_AUTO = 48 };
 
 /* Every drafter that needs no weights of its own, with the planner. */
 void draft_defaults(struct draft_settings *s);
-unsigned draft_default_set(void);
 /* Checks the ranges of the settings; messages name the flags. */
 int  draft_check(const struct draft_settings *s, struct err *e);
 /* Whether the device and the model support the drafters. A hybrid, whose cache grows in few layers, supports

@@ -37,7 +37,8 @@ void throughput_tokens(struct draft_work *d, double tokens, size_t passes)
 /* Rows that draft pass i adds to the verification pass. */
 static size_t added(const struct draft_work *d, size_t i) { return i < d->widths ? d->width[i] : 1; }
 
-size_t throughput_rows(const struct draft_work *d, size_t k)
+/* Rows of the verification pass after k draft passes. */
+static size_t throughput_rows(const struct draft_work *d, size_t k)
 {
     size_t rows = 1;
     for (size_t i = 0; i < k; i++)

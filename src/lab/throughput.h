@@ -20,9 +20,6 @@ struct machine { double flops, bandwidth; };     /* a second: operations of prod
 /* Seconds of a pass of `rows` rows for each of `texts` texts. */
 double throughput_pass(const struct machine *m, const struct pass_work *w, double texts, double rows);
 
-/* Rows of the verification pass after k draft passes. */
-size_t throughput_rows(const struct draft_work *d, size_t k);
-
 /* The chance c with 1 + c + c^2 + .. + c^passes = tokens; 1 <= tokens <= passes + 1. */
 double throughput_chance(double tokens, size_t passes);
 /* Fills d->tokens where only the tokens of a round with `passes` passes are known: the next token of the

@@ -43,9 +43,6 @@ int job_describe(char **text, struct job_params *p, const struct options *o, con
  * checked yet. */
 int  job_change(char **text, const char *old, const struct options *o, const struct tokenizer *t,
                 size_t vocab, struct err *e);
-/* Adds the control tokens that stop strings spell, such as <|im_end|>, to p->stop_ids: they are no bytes of a
- * text, so a string never meets them. ERR_INPUT for a stop id that is not below vocab. */
-int  job_stop_ids(struct job_params *p, const struct tokenizer *t, size_t vocab, struct err *e);
 /* The ids that end a text with these parameters. c: eos and n_eos of the model. */
 void job_ends(struct text_ends *x, const struct job_params *p, const struct config *c);
 /* Reads a stored text. Fails with an ERR_INPUT that names the member. */

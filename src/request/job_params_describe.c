@@ -97,7 +97,9 @@ static int canonical(char **text, struct writer *x, const struct changed *c, str
 
 /* ---- of a new job ---- */
 
-int job_stop_ids(struct job_params *p, const struct tokenizer *t, size_t vocab, struct err *e)
+/* Adds the control tokens that stop strings spell, such as <|im_end|>, to p->stop_ids: they are no bytes of a
+ * text, so a string never meets them. ERR_INPUT for a stop id that is not below vocab. */
+static int job_stop_ids(struct job_params *p, const struct tokenizer *t, size_t vocab, struct err *e)
 {
     for (size_t i = 0; i < p->stop_ids.n; i++)
         if ((size_t)p->stop_ids.v[i] >= vocab)

@@ -22,7 +22,8 @@ static struct json number_of(const char *s, size_t n) { return (struct json){ .s
 
 /* ---- rows ---- */
 
-const char *option_word(const struct option *opt, int i, size_t *n)
+/* The words of a choice: its number; `n` bytes at the return value are word i; NULL after the last. */
+static const char *option_word(const struct option *opt, int i, size_t *n)
 {
     const char *p = opt->words ? opt->words : opt->arg;
     for (; i > 0 && *p; i--)
@@ -31,7 +32,9 @@ const char *option_word(const struct option *opt, int i, size_t *n)
     return *n ? p : NULL;
 }
 
-bool option_choice(const struct option *opt, const char *s, int *out)
+/* The value of a CHOICE: the word's index, and the number N of a word that is shown as WORD[:N] above it
+ * (src/request/params.h). False: s is none of the words. */
+static bool option_choice(const struct option *opt, const char *s, int *out)
 {
     const char *word;
     size_t n;

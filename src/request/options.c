@@ -78,7 +78,9 @@ static const char *nearer(const char *name, const char *best, const char *candid
     return edits(name, candidate) < most ? candidate : best;
 }
 
-const struct option *option_find(const char *spelled, uint64_t verb)
+/* The row of an option that is spelled "--name" or "-x": the row of this verb, else of any verb, else
+ * NULL. */
+static const struct option *option_find(const char *spelled, uint64_t verb)
 {
     const struct option *other = NULL;
     for (const struct option *opt = options_table; opt->name; opt++)

@@ -53,10 +53,8 @@ struct option {
 /* Both tables end with a row without a name. An alias of a verb follows its verb and has no help. */
 extern const struct option options_table[];
 extern const struct verb verbs_table[];
-/* The row of an option that is spelled "--name" or "-x": the row of this verb, else of any verb, else
- * NULL. */
-const struct option *option_find(const char *spelled, uint64_t verb);
-/* The same of a long name without its dashes, which may have _ for -: "temp", "top_p". */
+/* The row of an option of this verb, else of any verb, else NULL. name: without dashes, with _ or - between
+ * words: "temp", "top_p". */
 const struct option *option_named(const char *name, uint64_t verb);
 /* Puts `to` in the place of each `from`, and returns name. */
 const char *option_respell(char *name, char from, char to);
@@ -89,11 +87,6 @@ const char *option_group_at(size_t i);
 #define OPTION_DRAFTERS "@DRAFTERS"
 /* The help text with its names filled in: of the last call. */
 const char *option_help(const struct option *opt);
-/* The words of a choice: its number; `n` bytes at the return value are word i; NULL after the last. */
-const char *option_word(const struct option *opt, int i, size_t *n);
-/* The value of a CHOICE: the word's index, and the number N of a word that is shown as WORD[:N] above it
- * (src/request/params.h). False: s is none of the words. */
-bool option_choice(const struct option *opt, const char *s, int *out);
 /* The name of the member of stored parameters. */
 const char *option_member(char name[40], const struct option *opt);
 /* "run, submit": the names of verbs, without aliases. Returns out. */
