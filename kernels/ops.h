@@ -479,7 +479,12 @@ static inline float bf16_to_f32(uint16_t x)
     return f;
 }
 
-/* Every twin of this build, plain C first; NULL ends the list. */
+/* The twins of this build, plain C first: their names with sep in between, and their tables up to NULL. */
+#if defined(__x86_64__)
+#define TWIN_NAMES(sep) "generic" sep "avx2" sep "avx512"
+#else
+#define TWIN_NAMES(sep) "generic"
+#endif
 extern const struct ops *const ops_all[];
 /* The twin that LONGHAND_ISA names, else the fastest twin that this CPU can run. NULL and *why when
  * LONGHAND_ISA names an unknown twin or one that this CPU cannot run. */

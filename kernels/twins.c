@@ -32,10 +32,6 @@ const struct ops *ops_for_cpu(const char **why)
         }
     }
     if (!best)
-        *why = "no such twin in this build (generic"
-#if defined(__x86_64__)
-               ", avx2, avx512"
-#endif
-               ")";
+        *why = "no such twin in this build (" TWIN_NAMES(", ") ")";
     return best;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/ops.h"
 #include "src/base/memory_file.h"
 #include "src/base/version.h"
 #include "src/decode/draft.h"
@@ -17,8 +18,8 @@ static const struct entry environment[] = {
     { "HF_HUB_CACHE, HF_HOME, LLAMA_CACHE, OLLAMA_MODELS", "Caches of other programs, in which --model looks "
                                                            "names up, beside the usual places." },
     { "XDG_CACHE_HOME", "The folder (~/.cache) of longhand/gpu-*, the results of the checks of GPUs." },
-    { "LONGHAND_ISA=generic|avx2|avx512|neon", "Use this version of the CPU kernels. All versions write the "
-                                               "same texts." },
+    { "LONGHAND_ISA=" TWIN_NAMES("|"), "Use this version of the CPU kernels. All versions write the same "
+                                       "texts." },
     { "NO_COLOR, TERM", "NO_COLOR turns the colour of progress off. TERM=dumb shows progress in plain "
                         "lines." },
 };
