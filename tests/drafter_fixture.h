@@ -54,8 +54,7 @@ static inline void drafter_bench_open(struct drafter_bench *b)
     for (size_t i = 0; i < n; i++) b->token[i] = (int32_t)token[i];
     b->win = (struct train_window){ .token = b->token, .n = n, .hidden = b->hidden,
                                     .entering = { b->entering, b->entering + n * d },
-                                    .skip_at = (size_t)z.v[7], .skip = (size_t)z.v[8] };
-    if (lm_back_open(&b->back, &b->m, NULL, &e)) rig_die("LM head", &e);
+                                    .skip_at = (size_t)z.v[7], .skip = (size_t)z.v[8], .done = 1 };
     free(lm), free(token), free(z.v);
 }
 static inline void drafter_bench_close(struct drafter_bench *b)
@@ -77,10 +76,9 @@ static inline void drafter_bench_compare(struct drafter_bench *b, const struct m
                    gradient = drafter_fixture(drafter, "_gradient");
     struct train_score score[TRAIN_OUTPUTS_MAX] = { 0 };
     double worst = 0, scale = 0;
-    struct err e = { 0 };
     b->u = (struct module){ .kind = kind, .name = drafter, .window = b->win.n, .seed = 1,
                             .ablation = SPIRE_RANDOM };
-    if (module_open(&b->u, &b->m, &b->back, &e)) rig_die("open", &e);
+    modules_open(&b->back, &b->u, 1, &b->m, NULL);
     CHECK(b->u.n_params == first.n, "%zu parameters, PyTorch %zu", b->u.n_params, first.n);
     for (size_t i = 0; i < first.n; i++) b->u.w[i] = (float)first.v[i];
     module_update(&b->u);
@@ -100,4 +98,12 @@ static inline void drafter_bench_compare(struct drafter_bench *b, const struct m
     }
     printf("    largest difference of the gradient %.2g of its largest part\n", worst);
     free(first.v), free(loss.v), free(accepted.v), free(gradient.v);
+}
+
+static inline void drafter_equals_pytorch(const struct module_kind *kind)
+{
+    struct drafter_bench b;
+    drafter_bench_open(&b);
+    drafter_bench_compare(&b, kind);
+    drafter_bench_close(&b);
 }

@@ -5,6 +5,7 @@
 #include "src/lab/train/train.h"
 #include "tests/rig.h"
 #include "tests/tiny_model.h"
+#include "tests/train_fixture.h"
 
 enum { WINDOW = 83, SKIP_AT = 3, SKIP_BY = 900 };
 
@@ -15,19 +16,21 @@ struct bench {
     float *hidden, *entering[2];
 };
 
-/* The caller calls bench_module next. */
-static inline void bench_model(struct bench *b, const struct tiny *shape, enum dtype compute,
-                               const struct ops *o, size_t threads)
+struct bench_settings {
+    const struct module_kind *kind;
+    const struct ops *ops; size_t threads;           /* NULL, 0: the best twin, one thread */
+    enum spire_ablation ablation;
+    bool bf16, brief, still;                         /* DT_BF16; a short vocabulary; no noise on parameters */
+    uint64_t key; double done;                       /* of the window */
+};
+
+/* What the model computes of the window. */
+static inline void bench_model(struct bench *b)
 {
+    const size_t d = b->rig.c.hidden, bytes = WINDOW * d * sizeof(float);
     struct err e = { 0 };
-    char dir[4096];
-    *b = (struct bench){ 0 };
-    tiny_write(shape, dir);
-    rig_open(&b->rig, dir, compute, o, threads, WINDOW, 4096);
-    tiny_remove(dir);
     rig_kv(&b->rig, &b->kv, WINDOW + 3, 0);
     rig_tokens(b->token, WINDOW, b->rig.c.vocab, 3);
-    const size_t d = b->rig.c.hidden, bytes = WINDOW * d * sizeof(float);
     b->hidden = must_alloc(bytes), b->entering[0] = must_alloc(bytes), b->entering[1] = must_alloc(bytes);
     for (size_t i = 0, to; i < WINDOW; i = to) {
         to = i < SKIP_AT ? SKIP_AT : WINDOW;
@@ -38,32 +41,29 @@ static inline void bench_model(struct bench *b, const struct tiny *shape, enum d
         if (model_forward(&b->rig.m, b->rig.w, &seq, 1, taps, 3, &e)) rig_die("forward", &e);
         kv_advance(&b->kv, to - i);
     }
-    if (lm_back_open(&b->back, &b->rig.m, NULL, &e)) rig_die("LM head", &e);
-    b->win = (struct train_window){ .token = b->token, .n = WINDOW, .hidden = b->hidden, .kv = &b->kv,
-                                    .entering = { b->entering[0], b->entering[1] }, .skip_at = SKIP_AT,
-                                    .skip = SKIP_BY };
 }
-/* Before bench_module: with half of the tokens as the vocabulary. */
-static inline void bench_shorten(struct bench *b)
-{
-    struct err e = { 0 };
-    const size_t all = b->rig.c.vocab;
-    lm_back_close(&b->back);
-    if (draft_vocab_count(&b->vocab, all / 2, all, b->token, WINDOW, &e) ||
-        lm_back_open(&b->back, &b->rig.m, &b->vocab, &e))
-        rig_die("vocabulary", &e);
-}
-/* noise: added to all parameters. */
-static inline void bench_module(struct bench *b, const struct module_kind *kind, enum spire_ablation ablation,
-                                float noise)
+static inline void bench_open(struct bench *b, const struct tiny *shape, const struct bench_settings *s)
 {
     struct err e = { 0 };
     struct rng rng = { 7 };
-    b->u = (struct module){ .kind = kind, .name = kind->name, .window = WINDOW, .seed = 9,
-                            .ablation = ablation, .draft_vocab = b->vocab.n };
-    if (module_open(&b->u, &b->rig.m, &b->back, &e)) rig_die("module", &e);
-    for (size_t i = 0; i < b->u.n_params; i++)
-        b->u.w[i] += noise * rng_normal(&rng);
+    char dir[4096];
+    *b = (struct bench){ 0 };
+    tiny_write(shape, dir);
+    rig_open(&b->rig, dir, s->bf16 ? DT_BF16 : DT_F32, s->ops ? s->ops : best_twin(),
+             s->threads ? s->threads : 1, WINDOW, 4096);
+    tiny_remove(dir);
+    bench_model(b);
+    b->win = (struct train_window){ .token = b->token, .n = WINDOW, .hidden = b->hidden, .kv = &b->kv,
+                                    .entering = { b->entering[0], b->entering[1] }, .skip_at = SKIP_AT,
+                                    .skip = SKIP_BY, .key = s->key, .done = s->done };
+    const size_t all = b->rig.c.vocab;
+    if (s->brief && draft_vocab_count(&b->vocab, all / 2, all, b->token, WINDOW, &e))
+        rig_die("vocabulary", &e);
+    b->u = (struct module){ .kind = s->kind, .name = s->kind->name, .window = WINDOW, .seed = 9,
+                            .ablation = s->ablation, .draft_vocab = b->vocab.n };
+    modules_open(&b->back, &b->u, 1, &b->rig.m, s->brief ? &b->vocab : NULL);
+    for (size_t i = 0; i < b->u.n_params && !s->still; i++)
+        b->u.w[i] += 0.1f * rng_normal(&rng);
     module_update(&b->u);
 }
 static inline void bench_close(struct bench *b)
@@ -83,17 +83,24 @@ static inline void bench_window(struct bench *b, struct train_score score[TRAIN_
     memset(b->u.grad, 0, b->u.n_params * sizeof(float));
     b->u.kind->train(&b->u, &b->win, 1, score);
 }
-/* Compares the gradient with *first, which is set if it is NULL. */
-static inline void bench_same_gradient(struct bench *b, float **first)
+/* Every twin and number of threads computes the same gradient. */
+static inline void bench_same_everywhere(const struct tiny *shape, struct bench_settings s)
 {
     struct train_score score[TRAIN_OUTPUTS_MAX];
-    const size_t bytes = b->u.n_params * sizeof(float);
-    bench_window(b, score);
-    if (*first)
-        CHECK(!memcmp(*first, b->u.grad, bytes), "%s, %zu threads", b->rig.m.ops->name,
-              pool_threads(b->rig.pool));
-    else
-        *first = must_alloc(bytes), memcpy(*first, b->u.grad, bytes);
+    float *first = NULL;
+    FOR_TWINS(o)
+        for (s.ops = o, s.threads = 1; s.threads <= 3; s.threads += 2) {
+            struct bench b;
+            bench_open(&b, shape, &s);
+            const size_t bytes = b.u.n_params * sizeof(float);
+            bench_window(&b, score);
+            if (first)
+                CHECK(!memcmp(first, b.u.grad, bytes), "%s, %zu threads", o->name, s.threads);
+            else
+                first = must_alloc(bytes), memcpy(first, b.u.grad, bytes);
+            bench_close(&b);
+        }
+    free(first);
 }
 
 /* Along the gradient, in random directions, and along each twentieth of the parameters and the last `tail` of

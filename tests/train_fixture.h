@@ -4,6 +4,16 @@
 #include "src/lab/train/train.h"
 #include "tests/rig.h"
 
+/* Opens n modules and the LM head that they train with. v: the vocabulary of drafts; NULL: the model's. */
+static inline void modules_open(struct lm_back *back, struct module *u, size_t n, const struct model *m,
+                                struct draft_vocab *v)
+{
+    struct err e = { 0 };
+    if (lm_back_open(back, m, v, &e)) rig_die("LM head", &e);
+    for (size_t i = 0; i < n; i++)
+        if (module_open(&u[i], m, back, &e)) rig_die("module", &e);
+}
+
 /* The n numbers of one entry of the file; free(v). */
 struct fixture { double *v; size_t n; };
 
@@ -43,7 +53,6 @@ static inline void fixture_bench_open(struct fixture_bench *b, enum dtype comput
     struct fixture sizes = fixture("sizes"), set = fixture("settings"), lm = fixture("lm_head"),
                    h = fixture("hidden"), tok = fixture("token"), first = fixture("first");
     const size_t d = (size_t)sizes.v[0], vocab = (size_t)sizes.v[1], len = (size_t)sizes.v[3];
-    struct err e = { 0 };
     memset(b, 0, sizeof *b);
     b->n = (size_t)sizes.v[2], b->steps = (size_t)sizes.v[4], b->warmup = (size_t)sizes.v[5];
     b->m = (struct model){ .compute = compute, .ops = o, .pool = pool_open(threads), .dev = dev,
@@ -71,8 +80,7 @@ static inline void fixture_bench_open(struct fixture_bench *b, enum dtype comput
     b->win = (struct train_window){ b->token, len, dev ? b->hidden_dev : b->hidden };
     b->u = (struct module){ .kind = &train_heads, .name = "test", .heads = b->n, .chained = chained,
                             .seed = 42 };
-    if (lm_back_open(&b->back, &b->m, NULL, &e) || module_open(&b->u, &b->m, &b->back, &e))
-        rig_die("module", &e);
+    modules_open(&b->back, &b->u, 1, &b->m, NULL);
     for (size_t i = 0; i < first.n; i++) b->u.w[i] = (float)first.v[i];
     CHECK(first.n == b->u.n_params);
     module_update(&b->u);

@@ -250,11 +250,9 @@ static void shorten(struct fixture_bench *b, struct draft_vocab *v)
     struct err e = { 0 };
     memcpy(w, b->u.w, n * 4);
     module_close(&b->u), lm_back_close(&b->back);
-    if (draft_vocab_count(v, vocab / 2, vocab, b->win.token, b->win.n, &e) ||
-        lm_back_open(&b->back, &b->m, v, &e))
-        rig_die("vocabulary", &e);
+    if (draft_vocab_count(v, vocab / 2, vocab, b->win.token, b->win.n, &e)) rig_die("vocabulary", &e);
     b->u.draft_vocab = v->n;
-    if (module_open(&b->u, &b->m, &b->back, &e)) rig_die("module", &e);
+    modules_open(&b->back, &b->u, 1, &b->m, v);
     memcpy(b->u.w, w, n * 4), module_update(&b->u);
     free(w);
 }
@@ -398,6 +396,11 @@ static void make_text(struct train_text *t, size_t n_texts, size_t len, uint64_t
                 (int32_t)(rng_below(&rng, 8) ? (j * 7 + i) % 13 * 5 : rng_below(&rng, 97));
     }
 }
+static const char *join(char to[4200], const char *out, const char *suffix)
+{
+    CHECK(snprintf(to, 4200, "%s%s", out, suffix) < 4200);
+    return to;
+}
 static int session(const char *dir, struct session *s, const char *out, struct err *e)
 {
     struct rig r;
@@ -405,21 +408,18 @@ static int session(const char *dir, struct session *s, const char *out, struct e
     struct lm_back back;
     struct module u[2] = {
         { .kind = &train_heads, .name = "chained", .out = out, .heads = 3, .chained = true, .seed = 1 },
-        { .kind = &train_heads, .name = "independent", .out = second, .heads = 2, .seed = 1 } };
-    snprintf(second, sizeof second, "%s.2", out),
-        snprintf(checkpoint, sizeof checkpoint, "%s.checkpoint", out),
-        snprintf(curves, sizeof curves, "%s.csv", out);
+        { .kind = &train_heads, .name = "independent", .out = join(second, out, ".2"), .heads = 2,
+          .seed = 1 } };
     rig_open(&r, dir, DT_BF16, s->ops, s->threads, 1, 64);
     struct train t = {
-        .model = &r.m, .module = u, .n_modules = 2, .prefix = { 96 }, .n_prefix = 1, .checkpoint = checkpoint,
-        .curves = curves, .stop = &s->stop, .report = on_report, .ctx = s,
+        .model = &r.m, .module = u, .n_modules = 2, .prefix = { 96 }, .n_prefix = 1,
+        .checkpoint = join(checkpoint, out, ".checkpoint"), .curves = join(curves, out, ".csv"),
+        .stop = &s->stop, .report = on_report, .ctx = s,
         .s = { .window = 100, .batch = 3, .steps = 40, .warmup = 4, .valid_every = 10, .valid_windows = 3,
                .rate = 0.02, .decay = 0.1, .clip = 1, .seed = 7, .checkpoint_seconds = 1e9 } };
     make_text(&t.data, 4, 430, 1), make_text(&t.valid, 2, 150, 2);
     CHECK(train_windows(&t, &t.data) == 20 && train_windows(&t, &t.valid) == 4);
-    if (lm_back_open(&back, &r.m, NULL, e) || module_open(&u[0], &r.m, &back, e) ||
-        module_open(&u[1], &r.m, &back, e))
-        rig_die("session", e);
+    modules_open(&back, u, 2, &r.m, NULL);
     s->stop = 0;
     s->first = s->last = s->valid_first = s->valid_last = 0, s->reports = 0;
     int rc = train_run(&t, e);
@@ -433,9 +433,8 @@ static bool same_file(const char *a, const char *b, const char *suffix)
     char *x = NULL, *y = NULL, p[4200], q[4200];
     size_t n, m;
     struct err e;
-    snprintf(p, sizeof p, "%s%s", a, suffix), snprintf(q, sizeof q, "%s%s", b, suffix);
-    bool same = !file_read(&x, &n, p, 1 << 24, &e) && !file_read(&y, &m, q, 1 << 24, &e) && n == m &&
-                n > 200 && !memcmp(x, y, n);
+    bool same = !file_read(&x, &n, join(p, a, suffix), 1 << 24, &e) &&
+                !file_read(&y, &m, join(q, b, suffix), 1 << 24, &e) && n == m && n > 200 && !memcmp(x, y, n);
     free(x), free(y);
     return same;
 }
@@ -443,17 +442,28 @@ static void remove_all(const char *out)
 {
     static const char *const suffix[] = { "", ".2", ".csv", ".checkpoint" };
     char p[4200];
-    for (int i = 0; i < 4; i++) snprintf(p, sizeof p, "%s%s", out, suffix[i]), unlink(p);
+    for (int i = 0; i < 4; i++) unlink(join(p, out, suffix[i]));
+}
+/* A folder with a small model, and the first file that a run writes there. */
+struct place { char dir[4096], out[4200]; };
+static void place_open(struct place *x)
+{
+    tiny_write(&model_shape, x->dir);
+    join(x->out, x->dir, "/a");
+}
+static void place_close(struct place *x)
+{
+    remove_all(x->out), tiny_remove(x->dir);
 }
 static void runs_learn_and_end_with_the_same_bytes(void)
 {
-    char dir[4096], a[4200], b[4200], p[4200];
+    char b[4200], p[4200];
     struct err e = { 0 };
     struct heads h;
+    struct place x;
     struct rig r;
-    tiny_write(&model_shape, dir);
-    snprintf(a, sizeof a, "%s/a", dir), snprintf(b, sizeof b, "%s/b", dir),
-        snprintf(p, sizeof p, "%s/b.checkpoint", dir);
+    place_open(&x), join(p, join(b, x.dir, "/b"), ".checkpoint");
+    const char *dir = x.dir, *a = x.out;
     struct session s = { .ops = best_twin(), .threads = 1 };
     CHECK(session(dir, &s, a, &e) == 0, "%s", e.msg);
     printf("    loss %.3f -> %.3f, held-out text %.3f -> %.3f, top-1 %zu %%\n", s.first, s.last,
@@ -466,21 +476,21 @@ static void runs_learn_and_end_with_the_same_bytes(void)
     heads_close(&h), rig_close(&r);
 
     FOR_TWINS(o) {
-        struct session x = { .ops = o, .threads = o == ops_all[0] ? 3 : 2 };
+        struct session other = { .ops = o, .threads = o == ops_all[0] ? 3 : 2 };
         if (o == ops_all[0] && SLOW_BUILD)
             continue;
-        CHECK(session(dir, &x, b, &e) == 0 && same_file(a, b, "") && same_file(a, b, ".2") &&
+        CHECK(session(dir, &other, b, &e) == 0 && same_file(a, b, "") && same_file(a, b, ".2") &&
                   same_file(a, b, ".csv"),
-              "%s, %zu threads: other bytes", o->name, x.threads);
+              "%s, %zu threads: other bytes", o->name, other.threads);
         remove_all(b);
     }
     /* interrupted twice, where held-out text is scored and elsewhere, and continued with other numbers of
      * threads */
     const size_t stops[] = { 10, 23, 0 };
     for (size_t i = 0; i < 3; i++) {
-        struct session x = { .ops = best_twin(), .threads = 1 + i, .stop_at = stops[i] };
-        int rc = session(dir, &x, b, &e);
-        CHECK(x.resumed == (i ? stops[i - 1] : 0), "went on from step %zu", x.resumed);
+        struct session part = { .ops = best_twin(), .threads = 1 + i, .stop_at = stops[i] };
+        int rc = session(dir, &part, b, &e);
+        CHECK(part.resumed == (i ? stops[i - 1] : 0), "went on from step %zu", part.resumed);
         CHECK(stops[i] ? rc == -1 && e.code == ERR_AGAIN && strstr(e.msg, "the same command continues") &&
                              !access(p, F_OK)
                        : rc == 0,
@@ -489,7 +499,7 @@ static void runs_learn_and_end_with_the_same_bytes(void)
     CHECK(same_file(a, b, "") && same_file(a, b, ".2") && same_file(a, b, ".csv"),
           "other bytes after interruptions");
     CHECK(!same_file(a, a, ".2") || !same_file(a, b, "x"), "missing files are equal");
-    remove_all(a), remove_all(b), tiny_remove(dir);
+    remove_all(b), place_close(&x);
 }
 
 /* ---- what a power cut leaves ---- */
@@ -518,41 +528,37 @@ int rename(const char *from, const char *to)
 #endif
 static void curves_reach_the_disk_before_the_checkpoint(void)
 {
-    char dir[4096], out[4200];
+    struct place x;
     struct err e = { 0 };
     if (!ALLOCATIONS_COUNTED) SKIP("sanitizers replace functions of the C library themselves");
-    tiny_write(&model_shape, dir);
-    snprintf(out, sizeof out, "%s/a", dir);
-    snprintf(power_cut.curves, sizeof power_cut.curves, "%s/a.csv", dir);
+    place_open(&x), join(power_cut.curves, x.out, ".csv");
     struct session s = { .ops = best_twin(), .threads = 1, .stop_at = 3 };
-    CHECK(session(dir, &s, out, &e) == -1 && e.code == ERR_AGAIN, "%s", e.msg);
+    CHECK(session(x.dir, &s, x.out, &e) == -1 && e.code == ERR_AGAIN, "%s", e.msg);
     CHECK(power_cut.checkpoints == 2 && power_cut.early == 0, "%zu of %zu checkpoints before their curves",
           power_cut.early, power_cut.checkpoints);
     *power_cut.curves = 0;
-    remove_all(out), tiny_remove(dir);
+    place_close(&x);
 }
 
 /* Let every allocation of a save fail once. After a few rounds the C library's own caches no longer grow. */
 static void a_save_without_memory_leaks_nothing(void)
 {
-    char dir[4096], out[4200];
+    struct place x;
     struct err e = { 0 };
     struct rig r;
     struct lm_back back;
     struct module u = { .kind = &train_heads, .name = "chained", .heads = 2, .chained = true, .seed = 1 };
     size_t before = 0, failures = 0;
     if (!ALLOCATIONS_COUNTED) SKIP("sanitizers replace functions of the C library themselves");
-    tiny_write(&model_shape, dir);
-    snprintf(out, sizeof out, "%s/a", dir);
-    rig_open(&r, dir, DT_BF16, best_twin(), 1, 1, 64);
-    if (lm_back_open(&back, &r.m, NULL, &e) || module_open(&u, &r.m, &back, &e))
-        rig_die("module", &e);
+    place_open(&x);
+    rig_open(&r, x.dir, DT_BF16, best_twin(), 1, 1, 64);
+    modules_open(&back, &u, 1, &r.m, NULL);
     for (int round = 0; round < 20; round++) {
         int rc = -1;
         failures = 0;
         for (size_t k = 1; rc && k < 100; k++) {
             allocation_to_fail = allocations() + k;
-            rc = u.kind->save(&u, out, "note", &e);
+            rc = u.kind->save(&u, x.out, "note", &e);
             allocation_to_fail = 0;
             failures += rc != 0;
             CHECK(!rc || (e.code == ERR_FAILED && strstr(e.msg, "out of memory")), "%s", e.msg);
@@ -562,19 +568,18 @@ static void a_save_without_memory_leaks_nothing(void)
     }
     const size_t after = mallinfo2().uordblks;
     CHECK(failures >= 3 && after == before, "%zu failures, %zu bytes leaked", failures, after - before);
-    module_close(&u), lm_back_close(&back), rig_close(&r);
-    remove_all(out), tiny_remove(dir);
+    module_close(&u), lm_back_close(&back), rig_close(&r), place_close(&x);
 }
 
 static void checkpoints_are_checked(void)
 {
-    char dir[4096], out[4200], p[4200], *data;
+    char p[4200], *data;
+    struct place x;
     struct err e = { 0 };
     size_t n;
-    tiny_write(&model_shape, dir);
-    snprintf(out, sizeof out, "%s/a", dir), snprintf(p, sizeof p, "%s/a.checkpoint", dir);
+    place_open(&x), join(p, x.out, ".checkpoint");
     struct session s = { .ops = best_twin(), .threads = 1, .stop_at = 2 };
-    CHECK(session(dir, &s, out, &e) == -1 && file_read(&data, &n, p, 1 << 24, &e) == 0, "%s", e.msg);
+    CHECK(session(x.dir, &s, x.out, &e) == -1 && file_read(&data, &n, p, 1 << 24, &e) == 0, "%s", e.msg);
     for (int k = 0; k < 4; k++) {
         static const char *const want[] = { "damaged", "damaged", "not a checkpoint",
                                             "made with other settings" };
@@ -590,12 +595,12 @@ static void checkpoints_are_checked(void)
         struct slice part = { bad, k == 1 ? n - 100 : n };
         CHECK(file_write(p, &part, 1, &e) == 0);
         s.stop_at = 0;
-        CHECK(session(dir, &s, out, &e) == -1 && e.code == ERR_INPUT && strstr(e.msg, want[k]) &&
+        CHECK(session(x.dir, &s, x.out, &e) == -1 && e.code == ERR_INPUT && strstr(e.msg, want[k]) &&
                   !strchr(e.msg, '\n'),
               "%d: %s", k, e.msg);
         free(bad);
     }
-    free(data), remove_all(out), tiny_remove(dir);
+    free(data), place_close(&x);
 }
 static void the_rate_rises_and_falls(void)
 {

@@ -11,16 +11,6 @@ static const struct tiny shapes[] = {
     { "gumiho-padded", "llama", 42, 44, 3, 3, 20, 61, 2, 0, DT_F32, false, 0 },
 };
 
-static void bench_open(struct bench *b, const struct tiny *shape, enum dtype compute, const struct ops *o,
-                       size_t threads, double done, bool brief)
-{
-    bench_model(b, shape, compute, o, threads);
-    if (brief) bench_shorten(b);
-    bench_module(b, &train_gumiho, SPIRE_WHOLE, 0.1f);
-    b->win.key = 5;
-    b->win.done = done;
-}
-
 static double loss_of(const struct train_score *score)
 {
     double loss = 0;
@@ -38,7 +28,8 @@ static void gradients_equal_finite_differences(void)
             struct bench b;
             char what[64];
             snprintf(what, sizeof what, "%s, stage %d", shapes[shape].name, stage);
-            bench_open(&b, &shapes[shape], DT_F32, best_twin(), 2, stage ? 0.1 : 0.099, stage == 2);
+            bench_open(&b, &shapes[shape], &(struct bench_settings){ &train_gumiho, .threads = 2,
+                       .brief = stage == 2, .key = 5, .done = stage ? 0.1 : 0.099 });
             bench_differences(&b, loss_of, 48, what);
             bench_close(&b);
         }
@@ -46,17 +37,9 @@ static void gradients_equal_finite_differences(void)
 
 static void gradients_are_equal_everywhere(void)
 {
-    for (int k = 0; k < 4; k++) {
-        float *first = NULL;
-        FOR_TWINS(o)
-            for (size_t threads = 1; threads <= 3; threads += 2) {
-                struct bench b;
-                bench_open(&b, &shapes[k / 2], k % 2 ? DT_BF16 : DT_F32, o, threads, 1, k == 1);
-                bench_same_gradient(&b, &first);
-                bench_close(&b);
-            }
-        free(first);
-    }
+    for (int k = 0; k < 4; k++)
+        bench_same_everywhere(&shapes[k / 2], (struct bench_settings){ &train_gumiho, .bf16 = k % 2,
+                              .brief = k == 1, .key = 5, .done = 1 });
 }
 
 /* The classes count in the heads' loss from a tenth of the steps on, in the serial part's always; noise
@@ -66,7 +49,7 @@ static void the_stages_and_the_noise(void)
     struct train_score first[TRAIN_OUTPUTS_MAX], second[TRAIN_OUTPUTS_MAX], plain[TRAIN_OUTPUTS_MAX] = { 0 },
         again[TRAIN_OUTPUTS_MAX] = { 0 };
     struct bench b;
-    bench_open(&b, &shapes[0], DT_F32, best_twin(), 1, 0, false);
+    bench_open(&b, &shapes[0], &(struct bench_settings){ &train_gumiho, .key = 5 });
     bench_window(&b, first);
     b.win.done = 0.5;
     bench_window(&b, second);
@@ -80,14 +63,7 @@ static void the_stages_and_the_noise(void)
     bench_close(&b);
 }
 
-static void losses_and_gradients_equal_pytorch(void)
-{
-    struct drafter_bench b;
-    drafter_bench_open(&b);
-    b.win.done = 1;
-    drafter_bench_compare(&b, &train_gumiho);
-    drafter_bench_close(&b);
-}
+static void losses_and_gradients_equal_pytorch(void) { drafter_equals_pytorch(&train_gumiho); }
 
 static void the_file_has_the_published_names(void)
 {
@@ -98,7 +74,7 @@ static void the_file_has_the_published_names(void)
     };
     struct bench b;
     struct tensors ts;
-    bench_open(&b, &shapes[0], DT_F32, best_twin(), 1, 1, false);
+    bench_open(&b, &shapes[0], &(struct bench_settings){ &train_gumiho, .key = 5, .done = 1 });
     bench_file(&b, &ts, "gumiho", 2 + 17 + 60, names, sizeof names / sizeof *names);
     CHECK(!tensors_find(&ts, "layers.0.input_layernorm.weight"));
     CHECK(bench_first(&ts, "mlp.0.0.linear.weight", 48, 96) == f32_to_bf16(

@@ -9,15 +9,6 @@ static const struct tiny shapes[] = {
     { "longspec-untied", "llama", 32, 40, 2, 2, 16, 61, 2, 0, DT_F32, false, 0 },
 };
 
-static void bench_open(struct bench *b, const struct tiny *shape, enum dtype compute, const struct ops *o,
-                       size_t threads, uint64_t key)
-{
-    bench_model(b, shape, compute, o, threads);
-    if (key == 4) bench_shorten(b);
-    bench_module(b, &train_longspec, SPIRE_WHOLE, 0.1f);
-    b->win.key = key;
-}
-
 /* The mean loss with the offset of the window's key. */
 static double loss_of(const struct train_score *score)
 {
@@ -36,7 +27,8 @@ static void gradients_equal_finite_differences(void)
             struct bench b;
             char what[64];
             snprintf(what, sizeof what, "%s, offset %d", shapes[shape].name, (int)key + 1);
-            bench_open(&b, &shapes[shape], DT_F32, best_twin(), 2, key);
+            bench_open(&b, &shapes[shape], &(struct bench_settings){ &train_longspec, .threads = 2,
+                       .brief = key == 4, .key = key });
             bench_differences(&b, loss_of, 3 * b.rig.c.hidden, what);
             bench_close(&b);
         }
@@ -44,17 +36,8 @@ static void gradients_equal_finite_differences(void)
 
 static void gradients_are_equal_everywhere(void)
 {
-    for (int bf16 = 0; bf16 < 2; bf16++) {
-        float *first = NULL;
-        FOR_TWINS(o)
-            for (size_t threads = 1; threads <= 3; threads += 2) {
-                struct bench b;
-                bench_open(&b, &shapes[0], bf16 ? DT_BF16 : DT_F32, o, threads, 3);
-                bench_same_gradient(&b, &first);
-                bench_close(&b);
-            }
-        free(first);
-    }
+    for (int bf16 = 0; bf16 < 2; bf16++)
+        bench_same_everywhere(&shapes[0], (struct bench_settings){ &train_longspec, .bf16 = bf16, .key = 3 });
 }
 
 /* With offset j the loss at token t must not depend on the model's keys after t - j. */
@@ -63,7 +46,7 @@ static void offsets_hide_keys(void)
     for (size_t j = 1; j <= OFFSETS; j++) {
         struct bench b;
         double before, after[2];
-        bench_open(&b, &shapes[0], DT_F32, best_twin(), 1, 0);
+        bench_open(&b, &shapes[0], &(struct bench_settings){ &train_longspec });
         b.win.n = 20;
         struct train_score score[TRAIN_OUTPUTS_MAX] = { 0 };
         b.u.kind->train(&b.u, &b.win, 0, score);
@@ -96,7 +79,7 @@ static void the_file_has_the_published_names(void)
     };
     struct bench b;
     struct tensors ts;
-    bench_open(&b, &shapes[0], DT_F32, best_twin(), 1, 0);
+    bench_open(&b, &shapes[0], &(struct bench_settings){ &train_longspec });
     bench_file(&b, &ts, "longspec", 16, names, sizeof names / sizeof *names);
     CHECK(bench_first(&ts, "self_attn.k_proj.weight", 32, 48) == f32_to_bf16(b.u.w[64 * 48]));
     tensors_close(&ts);

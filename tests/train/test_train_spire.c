@@ -11,15 +11,6 @@ static const struct tiny shapes[] = {
     { "spire-two-layers", "llama", 32, 40, 2, 1, 16, 97, 2, 0, DT_F32, true, 0 },
 };
 
-static bool brief;                       /* with a short vocabulary */
-static void bench_open(struct bench *b, const struct tiny *shape, enum dtype compute, const struct ops *o,
-                       size_t threads, enum spire_ablation ablation, float noise)
-{
-    bench_model(b, shape, compute, o, threads);
-    if (brief) bench_shorten(b);
-    bench_module(b, &train_spire, ablation, noise);
-}
-
 /* The sum over outputs of the mean loss. */
 static double loss_of(const struct train_score *score)
 {
@@ -38,9 +29,8 @@ static void gradients_equal_finite_differences(void)
             struct bench b;
             char what[64];
             snprintf(what, sizeof what, "%s, ablation %d", shapes[shape].name, ablation);
-            brief = shape == 1;
-            bench_open(&b, &shapes[shape], DT_F32, best_twin(), 2, (enum spire_ablation)ablation, 0.1f);
-            brief = false;
+            bench_open(&b, &shapes[shape], &(struct bench_settings){ &train_spire, .threads = 2,
+                       .ablation = (enum spire_ablation)ablation, .brief = shape == 1 });
             bench_differences(&b, loss_of, SPIRE_LAYERS * SPIRE_MIX, what);
             bench_close(&b);
         }
@@ -48,17 +38,8 @@ static void gradients_equal_finite_differences(void)
 
 static void gradients_are_equal_everywhere(void)
 {
-    for (int k = 0; k < 4; k++) {
-        float *first = NULL;
-        FOR_TWINS(o)
-            for (size_t threads = 1; threads <= 3; threads += 2) {
-                struct bench b;
-                bench_open(&b, &shapes[k / 2], k % 2 ? DT_BF16 : DT_F32, o, threads, SPIRE_WHOLE, 0.1f);
-                bench_same_gradient(&b, &first);
-                bench_close(&b);
-            }
-        free(first);
-    }
+    for (int k = 0; k < 4; k++)
+        bench_same_everywhere(&shapes[k / 2], (struct bench_settings){ &train_spire, .bf16 = k % 2 });
 }
 
 /* Of a model of two layers, the pruned drafter is the model, up to its memories of drafted tokens. When w
@@ -68,7 +49,7 @@ static void a_pruned_model_of_two_layers_is_the_model(void)
     for (size_t shape = 1; shape < 3; shape++) {
         struct bench b;
         struct train_score score[TRAIN_OUTPUTS_MAX] = { 0 };
-        bench_open(&b, &shapes[shape], DT_F32, best_twin(), 1, SPIRE_WHOLE, 0);
+        bench_open(&b, &shapes[shape], &(struct bench_settings){ &train_spire, .still = true });
         float *w = b.u.w + b.u.n_params - SPIRE_LAYERS * SPIRE_MIX;
         b.win.n = SPIRE_WINDOW;
         for (int sure = 0; sure < 2; sure++) {
@@ -101,7 +82,7 @@ static double last_round(struct bench *b, size_t j)
 static void queries_see_their_keys(void)
 {
     struct bench b;
-    bench_open(&b, &shapes[0], DT_F32, best_twin(), 1, SPIRE_WHOLE, 0.1f);
+    bench_open(&b, &shapes[0], &(struct bench_settings){ &train_spire });
     b.win.n = 81;
     const size_t d = b.rig.c.hidden;
     for (size_t j = 0; j < SPIRE_DEPTH; j++) {
@@ -126,13 +107,7 @@ static void queries_see_their_keys(void)
     bench_close(&b);
 }
 
-static void losses_and_gradients_equal_pytorch(void)
-{
-    struct drafter_bench b;
-    drafter_bench_open(&b);
-    drafter_bench_compare(&b, &train_spire);
-    drafter_bench_close(&b);
-}
+static void losses_and_gradients_equal_pytorch(void) { drafter_equals_pytorch(&train_spire); }
 
 static void the_file_has_the_models_names(void)
 {
@@ -142,7 +117,7 @@ static void the_file_has_the_models_names(void)
     };
     struct bench b;
     struct tensors ts;
-    bench_open(&b, &shapes[1], DT_F32, best_twin(), 1, SPIRE_WHOLE, 0.1f);
+    bench_open(&b, &shapes[1], &(struct bench_settings){ &train_spire });
     bench_file(&b, &ts, "spire", 26, names, sizeof names / sizeof *names);
     CHECK(bench_first(&ts, "layers.0.self_attn.k_proj.weight", 60, 40) == f32_to_bf16(b.u.w[60 * 40]));
     tensors_close(&ts);
