@@ -9,13 +9,10 @@
 /* The functions of a table have the same parameters. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
-static bool flag(V v) { return v.kind != JJ_MISSING && jj_truth(v); }
-
 /* An undefined value where the filter computes with it. */
 static V defined(struct jinja *j, V v)
 {
-    if (v.kind == JJ_UNDEFINED)
-        jj_fail(j, "'%.*s' is undefined", v.s ? (int)MIN(v.s->n, 60u) : 5, v.s ? v.s->s : "value");
+    jj_need_defined(j, v, "'value' is undefined");
     return v;
 }
 
@@ -33,10 +30,8 @@ static V attribute(struct jinja *j, V v, V name, V missing)
             const char *dot = i < name.s->n ? memchr(name.s->s + i, '.', name.s->n - i) : NULL;
             n = dot ? (size_t)(dot - name.s->s) - i : name.s->n - i;
             const V part = jj_str(j, name.s->s + i, n);
-            bool digits = n > 0;
-            for (size_t k = 0; k < n; k++)
-                digits &= part.s->s[k] >= '0' && part.s->s[k] <= '9';
-            v = jj_item(j, v, digits && n < 10 ? jj_int(strtol(part.s->s, NULL, 10)) : part);
+            const bool digits = n > 0 && n < 10 && strspn(part.s->s, "0123456789") >= n;
+            v = jj_item(j, v, digits ? jj_int(strtol(part.s->s, NULL, 10)) : part);
         }
     }
     return v.kind == JJ_UNDEFINED && missing.kind != JJ_MISSING ? missing : v;
@@ -44,91 +39,77 @@ static V attribute(struct jinja *j, V v, V name, V missing)
 
 /* ---- texts ---- */
 
-static V f_lower(struct jinja *j, V v, const V *p, A a) { return jj_case(j, jj_to_str(j, v).s, 'l'); }
-static V f_upper(struct jinja *j, V v, const V *p, A a) { return jj_case(j, jj_to_str(j, v).s, 'u'); }
-static V f_string(struct jinja *j, V v, const V *p, A a) { return jj_to_str(j, v); }
-static V f_safe(struct jinja *j, V v, const V *p, A a)
+static V string(struct jinja *j, In x) { return x->self; }
+static V safe(struct jinja *j, In x)
 {
     struct jj_str *s = jj_alloc(j, sizeof *s);
-    *s = *jj_to_str(j, v).s;
+    *s = *x->self.s;
     s->safe = true;
     return (V){ .kind = JJ_STR, .s = s };
 }
-static V f_trim(struct jinja *j, V v, const V *p, A a)
+static V replace(struct jinja *j, In x)
 {
-    return jj_strip(j, jj_to_str(j, v).s, p, true, true);
+    const V count = x->p[2];
+    if (jj_given(count) && !jj_whole(count))
+        jj_fail(j, "replace: count is a %s", jj_type(count));
+    return jj_replace(j, jj_to_str(j, x->self).s, jj_to_str(j, x->p[0]).s, jj_to_str(j, x->p[1]).s,
+                      jj_given(count) ? jj_i(count) : -1);
 }
 
-static V method(struct jinja *j, V v, const char *name, const struct jj_args *a)
+static V indent(struct jinja *j, In x)
 {
-    const V m = jj_attr(j, v, jj_cstr(j, name).s);
-    return jj_call_builtin(j, m.call->builtin, v, a);
-}
-static V f_capitalize(struct jinja *j, V v, const V *p, A a) { return jj_case(j, jj_to_str(j, v).s, 'c'); }
-static V f_title(struct jinja *j, V v, const V *p, A a) { return jj_case(j, jj_to_str(j, v).s, 'w'); }
-
-static V f_replace(struct jinja *j, V v, const V *p, A a)
-{
-    if (jj_given(p[2]) && !jj_whole(p[2]))
-        jj_fail(j, "replace: count is a %s", jj_type(p[2]));
-    return jj_replace(j, jj_to_str(j, v).s, jj_to_str(j, p[0]).s, jj_to_str(j, p[1]).s,
-                      jj_given(p[2]) ? jj_i(p[2]) : -1);
-}
-
-static V f_indent(struct jinja *j, V v, const V *p, A a)
-{
-    const struct jj_str *s = defined(j, v).kind == JJ_STR ? v.s : NULL;
-    struct jj_text pad = {0}, t = {0};
-    if (!s || (p[0].kind != JJ_MISSING && p[0].kind != JJ_STR && !jj_whole(p[0])))
+    const V width = x->p[0];
+    struct jj_text pad = {0}, all = {0}, t = {0};
+    if (x->self.kind != JJ_STR || (width.kind != JJ_MISSING && width.kind != JJ_STR && !jj_whole(width)))
         jj_fail(j, "indent: a text, and a width or a text are needed");
-    if (p[0].kind == JJ_STR)
-        jj_put_str(j, &pad, p[0]);
+    if (width.kind == JJ_STR)
+        jj_put_str(j, &pad, width);
     else
-        for (int64_t i = p[0].kind == JJ_MISSING ? 4 : MIN(jj_i(p[0]), JJ_OUTPUT); i > 0; i--)
+        for (int64_t i = width.kind == JJ_MISSING ? 4 : MIN(jj_i(width), JJ_OUTPUT); i > 0; i--)
             jj_puts(j, &pad, " ");
-    const struct jj_args none = {0};
-    struct jj_text all = {0};
-    jj_put_str(j, &all, v);
+    jj_put_str(j, &all, x->self);
     jj_puts(j, &all, "\n");
-    const V lines = method(j, jj_text(j, &all), "splitlines", &none);
+    const V lines = jj_split_lines(j, &(struct jj_in){ .self = jj_text(j, &all) });
     for (size_t i = 0; i < lines.list->n; i++) {
         const struct jj_str *line = lines.list->v[i].s;
         if (i)
             jj_puts(j, &t, "\n");
-        if (i ? line->n || flag(p[2]) : flag(p[1]))
+        if (i ? line->n || jj_truth(x->p[2]) : jj_truth(x->p[1]))
             jj_put(j, &t, pad.s, pad.n);
         jj_put(j, &t, line->s, line->n);
     }
     return jj_text(j, &t);
 }
 
-static V f_join(struct jinja *j, V v, const V *p, A a)
+V jj_join(struct jinja *j, V over, V separator, V by, bool texts)
 {
     struct jj_text t = {0};
     V x;
     bool more = false;
-    for (struct jj_iter *it = jj_walk(j, v); jj_next(j, it, &x); more = true) {
-        if (more && p[0].kind != JJ_MISSING)
-            jj_put_str(j, &t, p[0]);
-        jj_put_str(j, &t, attribute(j, x, p[1], (V){0}));
+    for (struct jj_iter *it = jj_walk(j, over); jj_next(j, it, &x); more = true) {
+        if (more && separator.kind != JJ_MISSING)
+            jj_put_str(j, &t, separator);
+        x = attribute(j, x, by, (V){0});
+        if (texts)
+            jj_need_text(j, x, "join");
+        jj_put_str(j, &t, x);
     }
     return jj_text(j, &t);
 }
+static V join(struct jinja *j, In x) { return jj_join(j, x->self, x->p[0], x->p[1], false); }
 
-static V f_tojson(struct jinja *j, V v, const V *p, A a)
+static V tojson(struct jinja *j, In x)
 {
-    return jj_to_json(j, v, &p[1], &p[2], flag(p[0]), flag(p[3]));
+    return jj_to_json(j, x->self, &x->p[1], &x->p[2], jj_truth(x->p[0]), jj_truth(x->p[3]));
 }
-static V f_from_json(struct jinja *j, V v, const V *p, A a)
+static V from_json(struct jinja *j, In x)
 {
-    if (v.kind != JJ_STR)
-        jj_fail(j, "from_json: a text is needed, found a %s", jj_type(v));
-    return jj_parse_json(j, v.s);
+    return jj_parse_json(j, jj_need_text(j, x->self, "from_json"));
 }
 
-static V f_wordcount(struct jinja *j, V v, const V *p, A a)
+static V wordcount(struct jinja *j, In x)
 {
-    const struct jj_str *s = jj_to_str(j, v).s;
+    const struct jj_str *s = x->self.s;
     int64_t n = 0;
     bool inside = false;
     for (size_t i = 0; i < s->n;) {
@@ -141,41 +122,38 @@ static V f_wordcount(struct jinja *j, V v, const V *p, A a)
     return jj_int(n);
 }
 
-static V f_format(struct jinja *j, V v, const V *p, A a)
+static V format(struct jinja *j, In x)
 {
-    V t = jj_list(j, JJ_TUPLE);
-    for (size_t i = 0; i < a->n; i++)
-        jj_append(j, t, a->v[i]);
-    if (a->n_kw)
+    if (x->a->n_kw)
         jj_fail(j, "format: names are not supported");
-    return jj_format_percent(j, jj_to_str(j, v).s, t);
+    return jj_format_percent(j, jj_to_str(j, x->self).s, jj_tuple(j, x->a->v, x->a->n));
 }
 
 /* ---- numbers ---- */
 
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
 /* Python's int(text, base) and float(text): white space around, single underscores between digits. */
-static bool number_text(struct jinja *j, const struct jj_str *text, char out[100])
+static bool number_text(const struct jj_str *text, char out[100])
 {
-    const V none = jj_none();
-    const struct jj_str *s = jj_strip(j, text, &none, true, true).s;
+    const char *s = text->s + unicode_lstrip(text->s, text->n);
+    const size_t length = unicode_rstrip(s, (size_t)(text->s + text->n - s));
     size_t n = 0;
-    for (size_t i = 0; i < s->n; i++) {
-        const bool under = s->s[i] == '_';
-        if (under && (i == 0 || i + 1 == s->n || s->s[i - 1] < '0' || s->s[i - 1] > '9' ||
-                      s->s[i + 1] < '0' || s->s[i + 1] > '9'))
-            return false;
-        if (n == 99 || s->s[i] == 0)
+    for (size_t i = 0; i < length; i++) {
+        const bool under = s[i] == '_';
+        if (n == 99 || s[i] == 0 || (under && (i == 0 || i + 1 == length || !is_digit(s[i - 1]) ||
+                                               !is_digit(s[i + 1]))))
             return false;
         if (!under)
-            out[n++] = s->s[i];
+            out[n++] = s[i];
     }
     out[n] = 0;
     return n > 0 && !unicode_is_space((unsigned char)out[0]);
 }
-static bool parse_float(struct jinja *j, const struct jj_str *s, double *f)
+static bool parse_float(const struct jj_str *s, double *f)
 {
     char number[100], *end;
-    if (!number_text(j, s, number) || strpbrk(number, "xXpP("))
+    if (!number_text(s, number) || strpbrk(number, "xXpP("))
         return false;
     *f = strtod(number, &end);
     return *end == 0;
@@ -183,7 +161,7 @@ static bool parse_float(struct jinja *j, const struct jj_str *s, double *f)
 static bool parse_int(struct jinja *j, const struct jj_str *s, int base, int64_t *i)
 {
     char number[100], *end;
-    if (!number_text(j, s, number))
+    if (!number_text(s, number))
         return false;
     const size_t sign = number[0] == '+' || number[0] == '-';
     const char letter = base == 16 ? 'x' : base == 8 ? 'o' : base == 2 ? 'b' : 0;
@@ -200,10 +178,10 @@ static bool parse_int(struct jinja *j, const struct jj_str *s, int base, int64_t
     return *end == 0;
 }
 
-static V f_int(struct jinja *j, V v, const V *p, A a)
+static V to_int(struct jinja *j, In x)
 {
-    const V otherwise = p[0].kind == JJ_MISSING ? jj_int(0) : p[0];
-    const int64_t base = p[1].kind == JJ_MISSING ? 10 : jj_whole(p[1]) ? jj_i(p[1]) : 0;
+    const V v = x->self, otherwise = x->p[0].kind == JJ_MISSING ? jj_int(0) : x->p[0];
+    const int64_t base = x->p[1].kind == JJ_MISSING ? 10 : jj_whole(x->p[1]) ? jj_i(x->p[1]) : 0;
     double f = 0;
     int64_t i;
     if (base < 2 || base > 36)
@@ -212,7 +190,7 @@ static V f_int(struct jinja *j, V v, const V *p, A a)
         return jj_int(jj_i(v));
     if (v.kind == JJ_STR && parse_int(j, v.s, (int)base, &i))
         return jj_int(i);
-    if (v.kind != JJ_FLOAT && (v.kind != JJ_STR || !parse_float(j, v.s, &f)))
+    if (v.kind != JJ_FLOAT && (v.kind != JJ_STR || !parse_float(v.s, &f)))
         return otherwise;
     f = v.kind == JJ_FLOAT ? v.f : f;
     if (!isfinite(f))
@@ -221,18 +199,19 @@ static V f_int(struct jinja *j, V v, const V *p, A a)
         jj_fail(j, "a number is beyond 64 bits");
     return jj_int((int64_t)f);
 }
-static V f_float(struct jinja *j, V v, const V *p, A a)
+static V to_float(struct jinja *j, In x)
 {
     double f;
-    if (jj_number(defined(j, v)))
-        return jj_float(jj_f(v));
-    if (v.kind == JJ_STR && parse_float(j, v.s, &f))
+    if (jj_number(x->self))
+        return jj_float(jj_f(x->self));
+    if (x->self.kind == JJ_STR && parse_float(x->self.s, &f))
         return jj_float(f);
-    return p[0].kind == JJ_MISSING ? jj_float(0) : p[0];
+    return x->p[0].kind == JJ_MISSING ? jj_float(0) : x->p[0];
 }
-static V f_abs(struct jinja *j, V v, const V *p, A a)
+static V absolute(struct jinja *j, In x)
 {
-    if (!jj_number(defined(j, v)))
+    const V v = x->self;
+    if (!jj_number(v))
         jj_fail(j, "abs of a %s", jj_type(v));
     if (v.kind == JJ_FLOAT)
         return jj_float(fabs(v.f));
@@ -240,17 +219,18 @@ static V f_abs(struct jinja *j, V v, const V *p, A a)
         jj_fail(j, "a result is beyond 64 bits");
     return jj_int(llabs(jj_i(v)));
 }
-static V f_round(struct jinja *j, V v, const V *p, A a)
+static V rounded(struct jinja *j, In x)
 {
-    const int64_t digits = p[0].kind == JJ_MISSING ? 0 : jj_whole(p[0]) ? jj_i(p[0]) : 99;
-    const struct jj_str *how = p[1].kind == JJ_STR ? p[1].s : NULL;
+    const V v = x->self;
+    const int64_t digits = x->p[0].kind == JJ_MISSING ? 0 : jj_whole(x->p[0]) ? jj_i(x->p[0]) : 99;
+    const struct jj_str *how = x->p[1].kind == JJ_STR ? x->p[1].s : NULL;
     char out[400];
-    if (!jj_number(defined(j, v)) || digits < 0 || digits > 30 ||
+    if (!jj_number(v) || digits < 0 || digits > 30 ||
         (how && !jj_is(how, "common") && !jj_is(how, "ceil") && !jj_is(how, "floor")))
         jj_fail(j, "round: a number, digits from 0 to 30, and common, ceil or floor are needed");
     if (how && !jj_is(how, "common")) {
-        const double scale = pow(10, (double)digits), x = jj_f(v) * scale;
-        return jj_float((jj_is(how, "ceil") ? ceil(x) : floor(x)) / scale);
+        const double scale = pow(10, (double)digits), scaled = jj_f(v) * scale;
+        return jj_float((jj_is(how, "ceil") ? ceil(scaled) : floor(scaled)) / scale);
     }
     if (jj_whole(v))
         return jj_int(jj_i(v));
@@ -262,24 +242,23 @@ static V f_round(struct jinja *j, V v, const V *p, A a)
 
 /* ---- lists ---- */
 
-static V f_length(struct jinja *j, V v, const V *p, A a) { return jj_int((int64_t)jj_length(j, v)); }
-static V f_list(struct jinja *j, V v, const V *p, A a) { return jj_to_list(j, v); }
-static V f_default(struct jinja *j, V v, const V *p, A a)
+static V length(struct jinja *j, In x) { return jj_int((int64_t)jj_length(j, x->self)); }
+static V otherwise(struct jinja *j, In x)
 {
-    return v.kind == JJ_UNDEFINED || (flag(p[1]) && !jj_truth(v))
-               ? p[0].kind == JJ_MISSING ? jj_str(j, "", 0) : p[0]
-               : v;
+    if (x->self.kind != JJ_UNDEFINED && (jj_truth(x->self) || !jj_truth(x->p[1])))
+        return x->self;
+    return x->p[0].kind == JJ_MISSING ? jj_str(j, "", 0) : x->p[0];
 }
-static V f_first(struct jinja *j, V v, const V *p, A a)
+static V first(struct jinja *j, In x)
 {
-    V x;
-    return jj_next(j, jj_walk(j, v), &x) ? x : jj_undefined(NULL);
+    V v;
+    return jj_next(j, jj_walk(j, x->self), &v) ? v : jj_undefined(NULL);
 }
-static V f_last(struct jinja *j, V v, const V *p, A a)
+static V last(struct jinja *j, In x)
 {
-    if (v.kind == JJ_ITER)
+    if (x->self.kind == JJ_ITER)
         jj_fail(j, "last: an iterator has no last element before its end");
-    const V list = jj_to_list(j, v);
+    const V list = jj_to_list(j, x->self);
     return list.list->n ? list.list->v[list.list->n - 1] : jj_undefined(NULL);
 }
 
@@ -287,31 +266,32 @@ static V iterator(struct jinja *j, V list)
 {
     return (V){ .kind = JJ_ITER, .iter = jj_walk(j, list) };
 }
-static V f_reverse(struct jinja *j, V v, const V *p, A a)
+static V reverse(struct jinja *j, In x)
 {
-    const V list = jj_to_list(j, v);
+    const V list = jj_to_list(j, x->self);
     V out = jj_list(j, JJ_LIST);
     for (size_t i = list.list->n; i-- > 0;)
         jj_append(j, out, list.list->v[i]);
-    if (v.kind != JJ_STR)
-        return iterator(j, out);
-    return f_join(j, out, (V[JJ_PARAMS]){{0}}, a);
+    return x->self.kind == JJ_STR ? jj_join(j, out, (V){0}, (V){0}, true) : iterator(j, out);
 }
-static V f_items(struct jinja *j, V v, const V *p, A a)
+static V items_of(struct jinja *j, V dict)
 {
-    const struct jj_args none = {0};
-    if (v.kind == JJ_UNDEFINED)
+    return jj_view(j, &(struct jj_in){ .self = dict, .how = JJ_ITEMS });
+}
+static V items(struct jinja *j, In x)
+{
+    if (x->self.kind == JJ_UNDEFINED)
         return iterator(j, jj_list(j, JJ_LIST));
-    if (v.kind != JJ_DICT)
-        jj_fail(j, "items: a dict is needed, found a %s", jj_type(v));
-    return iterator(j, method(j, v, "items", &none));
+    if (x->self.kind != JJ_DICT)
+        jj_fail(j, "items: a dict is needed, found a %s", jj_type(x->self));
+    return iterator(j, items_of(j, x->self));
 }
 
 /* The value by which sort, unique, min and max compare: texts without case unless asked. */
 static V sort_key(struct jinja *j, V v, V by, bool exact)
 {
     v = attribute(j, v, by, (V){0});
-    return v.kind == JJ_STR && !exact ? jj_case(j, v.s, 'l') : v;
+    return v.kind == JJ_STR && !exact ? jj_lowered(j, v) : v;
 }
 
 static V sorted(struct jinja *j, V list, const V *keys, bool reverse)
@@ -324,77 +304,72 @@ static V sorted(struct jinja *j, V list, const V *keys, bool reverse)
 }
 
 /* A key is the list of the attributes' values, as in jinja2: two undefined values are equal there. */
-static V f_sort(struct jinja *j, V v, const V *p, A a)
+static V sort(struct jinja *j, In x)
 {
-    const V list = jj_to_list(j, v);
-    V *keys = jj_alloc(j, list.list->n * sizeof *keys + 8), names = jj_list(j, JJ_LIST);
-    if (p[2].kind == JJ_STR)
-        names = jj_split(j, p[2].s, jj_cstr(j, ","));
-    else
-        jj_append(j, names, p[2]);
+    const V list = jj_to_list(j, x->self), by = x->p[2];
+    const V names = by.kind == JJ_STR ? jj_split(j, by, ",") : jj_tuple(j, &by, 1);
+    V *keys = jj_alloc(j, list.list->n * sizeof *keys + 8);
     for (size_t i = 0; i < list.list->n; i++) {
         keys[i] = jj_list(j, JJ_LIST);
         for (size_t k = 0; k < names.list->n; k++)
-            jj_append(j, keys[i], sort_key(j, list.list->v[i], names.list->v[k], flag(p[1])));
+            jj_append(j, keys[i], sort_key(j, list.list->v[i], names.list->v[k], jj_truth(x->p[1])));
     }
-    return sorted(j, list, keys, flag(p[0]));
+    return sorted(j, list, keys, jj_truth(x->p[0]));
 }
 
-static V f_dictsort(struct jinja *j, V v, const V *p, A a)
+static V dictsort(struct jinja *j, In x)
 {
-    const struct jj_args none = {0};
-    const bool by_value = p[1].kind == JJ_STR && jj_is(p[1].s, "value");
-    if (v.kind != JJ_DICT ||
-        (p[1].kind != JJ_MISSING && !by_value && !(p[1].kind == JJ_STR && jj_is(p[1].s, "key"))))
+    const V by = x->p[1];
+    const bool by_value = by.kind == JJ_STR && jj_is(by.s, "value"),
+               by_key = by.kind == JJ_MISSING || (by.kind == JJ_STR && jj_is(by.s, "key"));
+    if (x->self.kind != JJ_DICT || (!by_value && !by_key))
         jj_fail(j, "dictsort: a dict, and by 'key' or 'value' are needed");
-    const V list = jj_to_list(j, method(j, v, "items", &none));
+    const V list = jj_to_list(j, items_of(j, x->self));
     V *keys = jj_alloc(j, list.list->n * sizeof *keys + 8);
     for (size_t i = 0; i < list.list->n; i++)
-        keys[i] = sort_key(j, list.list->v[i].list->v[by_value], (V){0}, flag(p[0]));
-    return sorted(j, list, keys, flag(p[2]));
+        keys[i] = sort_key(j, list.list->v[i].list->v[by_value], (V){0}, jj_truth(x->p[0]));
+    return sorted(j, list, keys, jj_truth(x->p[2]));
 }
 
-static V f_unique(struct jinja *j, V v, const V *p, A a)
+static V unique(struct jinja *j, In x)
 {
-    V out = jj_list(j, JJ_LIST), seen = jj_dict(j, JJ_DICT), x;
-    for (struct jj_iter *it = jj_walk(j, v); jj_next(j, it, &x);) {
-        const V key = sort_key(j, x, p[1], flag(p[0]));
+    V out = jj_list(j, JJ_LIST), seen = jj_dict(j, JJ_DICT), v;
+    for (struct jj_iter *it = jj_walk(j, x->self); jj_next(j, it, &v);) {
+        const V key = sort_key(j, v, x->p[1], jj_truth(x->p[0]));
         if (!jj_get(j, seen.dict, key)) {
-            jj_set(j, seen.dict, key, x);
-            jj_append(j, out, x);
+            jj_set(j, seen.dict, key, v);
+            jj_append(j, out, v);
         }
     }
     return iterator(j, out);
 }
 
-static V extreme(struct jinja *j, V v, const V *p, int want)
+/* min and max; how: the result of a comparison with the best one so far */
+static V extreme(struct jinja *j, In x)
 {
-    V best = jj_undefined(NULL), best_key = best, x;
+    V best = jj_undefined(NULL), best_key = best, v;
     bool some = false;
-    for (struct jj_iter *it = jj_walk(j, v); jj_next(j, it, &x); some = true) {
-        const V key = sort_key(j, x, p[1], flag(p[0]));
-        if (!some || jj_compare(j, defined(j, key), defined(j, best_key)) == want)
-            best = x, best_key = key;
+    for (struct jj_iter *it = jj_walk(j, x->self); jj_next(j, it, &v); some = true) {
+        const V key = sort_key(j, v, x->p[1], jj_truth(x->p[0]));
+        if (!some || jj_compare(j, defined(j, key), defined(j, best_key)) == x->how)
+            best = v, best_key = key;
     }
     return best;
 }
-static V f_min(struct jinja *j, V v, const V *p, A a) { return extreme(j, v, p, -1); }
-static V f_max(struct jinja *j, V v, const V *p, A a) { return extreme(j, v, p, 1); }
 
-static V f_sum(struct jinja *j, V v, const V *p, A a)
+static V sum(struct jinja *j, In x)
 {
-    V total = p[1].kind == JJ_MISSING ? jj_int(0) : p[1], x;
-    for (struct jj_iter *it = jj_walk(j, v); jj_next(j, it, &x);)
-        total = jj_operation(j, '+', total, attribute(j, x, p[0], (V){0}));
+    V total = x->p[1].kind == JJ_MISSING ? jj_int(0) : x->p[1], v;
+    for (struct jj_iter *it = jj_walk(j, x->self); jj_next(j, it, &v);)
+        total = jj_operation(j, '+', total, attribute(j, v, x->p[0], (V){0}));
     return total;
 }
 
-static V f_attr(struct jinja *j, V v, const V *p, A a)
+static V attr(struct jinja *j, In x)
 {
-    if (v.kind == JJ_UNDEFINED)
-        defined(j, v);
-    const V name = jj_to_str(j, p[0]);
-    return v.kind == JJ_DICT || v.kind == JJ_LIST ? jj_undefined(name.s) : jj_attr(j, v, name.s);
+    const V name = jj_to_str(j, x->p[0]);
+    return x->self.kind == JJ_DICT || x->self.kind == JJ_LIST ? jj_undefined(name.s)
+                                                              : jj_attr(j, x->self, name.s);
 }
 
 /* ---- map, select, reject: iterators that apply a filter or a test to each element ---- */
@@ -438,9 +413,10 @@ static V lazily(struct jinja *j, V over, struct applied m,
     return (V){ .kind = JJ_ITER, .iter = it };
 }
 
-static V f_map(struct jinja *j, V v, const V *p, A a)
+static V map(struct jinja *j, In x)
 {
-    struct applied m = { .missing.kind = JJ_MISSING };
+    const struct jj_args *a = x->a;
+    struct applied m = {0};
     if (a->n == 0) {
         for (size_t i = 0; i < a->n_kw; i++)
             if (jj_is(a->kw[i].name, "attribute"))
@@ -448,138 +424,115 @@ static V f_map(struct jinja *j, V v, const V *p, A a)
             else if (jj_is(a->kw[i].name, "default"))
                 m.missing = a->kw[i].value;
             else
-                jj_fail(j, "map has no argument '%.*s'", (int)MIN(a->kw[i].name->n, 60u), a->kw[i].name->s);
+                jj_fail(j, "map has no argument '%.*s'", JJ_SHOWN(a->kw[i].name));
         if (!jj_given(m.attribute))
             jj_fail(j, "map needs a filter or an attribute");
     } else {
-        m.builtin = a->v[0].kind == JJ_STR ? jj_filter(a->v[0].s) : NULL;
+        m.builtin = a->v[0].kind == JJ_STR ? jj_lookup(jj_filters, a->v[0].s) : NULL;
         if (!m.builtin)
             jj_fail(j, "map: no such filter");
         m.args = (struct jj_args){ a->v + 1, a->n - 1, a->kw, a->n_kw };
     }
-    return lazily(j, v, m, next_mapped);
+    return lazily(j, x->self, m, next_mapped);
 }
 
-static V chosen(struct jinja *j, V v, A a, bool by_attribute, bool wanted)
+/* select, reject and both of an attribute */
+enum { REJECTED, SELECTED, BY_ATTRIBUTE };
+static V chosen(struct jinja *j, In x)
 {
-    struct applied m = { .wanted = wanted };
-    const size_t skip = by_attribute;
+    const struct jj_args *a = x->a;
+    const size_t skip = x->how & BY_ATTRIBUTE ? 1 : 0;
+    struct applied m = { .wanted = x->how & SELECTED };
     if (a->n < skip)
         jj_fail(j, "selectattr needs an attribute");
-    if (by_attribute)
+    if (skip)
         m.attribute = a->v[0];
     if (a->n > skip) {
-        m.builtin = a->v[skip].kind == JJ_STR ? jj_test(a->v[skip].s) : NULL;
+        m.builtin = a->v[skip].kind == JJ_STR ? jj_lookup(jj_tests, a->v[skip].s) : NULL;
         if (!m.builtin)
             jj_fail(j, "select: no such test");
         m.args = (struct jj_args){ a->v + skip + 1, a->n - skip - 1, a->kw, a->n_kw };
     }
-    return lazily(j, v, m, next_selected);
+    return lazily(j, x->self, m, next_selected);
 }
-static V f_select(struct jinja *j, V v, const V *p, A a) { return chosen(j, v, a, false, true); }
-static V f_reject(struct jinja *j, V v, const V *p, A a) { return chosen(j, v, a, false, false); }
-static V f_selectattr(struct jinja *j, V v, const V *p, A a) { return chosen(j, v, a, true, true); }
-static V f_rejectattr(struct jinja *j, V v, const V *p, A a) { return chosen(j, v, a, true, false); }
 
 const struct jj_builtin jj_filters[] = {
-    { "abs", "", 0, f_abs }, { "attr", "name", 1, f_attr }, { "capitalize", "", 0, f_capitalize },
-    { "count", "", 0, f_length }, { "d", "default_value boolean", 0, f_default },
-    { "default", "default_value boolean", 0, f_default },
-    { "dictsort", "case_sensitive by reverse", 0, f_dictsort },
-    { "first", "", 0, f_first }, { "float", "default", 0, f_float }, { "format", "*", 0, f_format },
-    { "from_json", "", 0, f_from_json }, { "indent", "width first blank", 0, f_indent },
-    { "int", "default base", 0, f_int }, { "items", "", 0, f_items }, { "join", "d attribute", 0, f_join },
-    { "last", "", 0, f_last }, { "length", "", 0, f_length }, { "list", "", 0, f_list },
-    { "lower", "", 0, f_lower },
-    { "map", "*", 0, f_map }, { "max", "case_sensitive attribute", 0, f_max },
-    { "min", "case_sensitive attribute", 0, f_min }, { "reject", "*", 0, f_reject },
-    { "rejectattr", "*", 0, f_rejectattr }, { "replace", "old new count", 2, f_replace },
-    { "reverse", "", 0, f_reverse }, { "round", "precision method", 0, f_round }, { "safe", "", 0, f_safe },
-    { "select", "*", 0, f_select }, { "selectattr", "*", 0, f_selectattr },
-    { "sort", "reverse case_sensitive attribute", 0, f_sort }, { "string", "", 0, f_string },
-    { "sum", "attribute start", 0, f_sum }, { "title", "", 0, f_title },
-    { "tojson", "ensure_ascii indent separators sort_keys", 0, f_tojson }, { "trim", "chars", 0, f_trim },
-    { "unique", "case_sensitive attribute", 0, f_unique }, { "upper", "", 0, f_upper },
-    { "wordcount", "", 0, f_wordcount }, { NULL },
+    { "abs", "", 0, absolute, 0, DEFINED }, { "attr", "name", 1, attr, 0, DEFINED },
+    { "capitalize", "", 0, jj_change_case, 'c', TEXT }, { "count", "", 0, length },
+    { "d", "default_value boolean", 0, otherwise }, { "default", "default_value boolean", 0, otherwise },
+    { "dictsort", "case_sensitive by reverse", 0, dictsort }, { "first", "", 0, first },
+    { "float", "default", 0, to_float, 0, DEFINED }, { "format", "*", 0, format },
+    { "from_json", "", 0, from_json }, { "indent", "width first blank", 0, indent, 0, DEFINED },
+    { "int", "default base", 0, to_int }, { "items", "", 0, items }, { "join", "d attribute", 0, join },
+    { "last", "", 0, last }, { "length", "", 0, length }, { "list", "", 0, jj_copy },
+    { "lower", "", 0, jj_change_case, 'l', TEXT }, { "map", "*", 0, map },
+    { "max", "case_sensitive attribute", 0, extreme, 1 },
+    { "min", "case_sensitive attribute", 0, extreme, -1 }, { "reject", "*", 0, chosen, REJECTED },
+    { "rejectattr", "*", 0, chosen, REJECTED | BY_ATTRIBUTE },
+    { "replace", "old new count", 2, replace }, { "reverse", "", 0, reverse },
+    { "round", "precision method", 0, rounded, 0, DEFINED }, { "safe", "", 0, safe, 0, TEXT },
+    { "select", "*", 0, chosen, SELECTED }, { "selectattr", "*", 0, chosen, SELECTED | BY_ATTRIBUTE },
+    { "sort", "reverse case_sensitive attribute", 0, sort }, { "string", "", 0, string, 0, TEXT },
+    { "sum", "attribute start", 0, sum }, { "title", "", 0, jj_change_case, 'w', TEXT },
+    { "tojson", "ensure_ascii indent separators sort_keys", 0, tojson },
+    { "trim", "chars", 0, jj_strip, LEFT | RIGHT, TEXT },
+    { "unique", "case_sensitive attribute", 0, unique }, { "upper", "", 0, jj_change_case, 'u', TEXT },
+    { "wordcount", "", 0, wordcount, 0, TEXT }, { NULL },
 };
 
 /* ---- tests ---- */
 
-static V t_defined(struct jinja *j, V v, const V *p, A a) { return jj_bool(v.kind != JJ_UNDEFINED); }
-static V t_undefined(struct jinja *j, V v, const V *p, A a) { return jj_bool(v.kind == JJ_UNDEFINED); }
-static V t_none(struct jinja *j, V v, const V *p, A a) { return jj_bool(v.kind == JJ_NONE); }
-static V t_string(struct jinja *j, V v, const V *p, A a) { return jj_bool(v.kind == JJ_STR); }
-static V t_mapping(struct jinja *j, V v, const V *p, A a) { return jj_bool(v.kind == JJ_DICT); }
-static V t_iterable(struct jinja *j, V v, const V *p, A a) { return jj_bool(jj_iterable(v)); }
-static V t_sequence(struct jinja *j, V v, const V *p, A a)
+/* how: the kinds that pass */
+static V is_kind(struct jinja *j, In x) { return jj_bool(x->how >> x->self.kind & 1); }
+static V is_bool(struct jinja *j, In x) { return jj_bool(x->self.kind == JJ_BOOL && x->self.b == x->how); }
+static V is_in(struct jinja *j, In x) { return jj_bool(jj_contains(j, x->p[0], x->self)); }
+static V is_equal(struct jinja *j, In x) { return jj_bool(jj_equal(j, x->self, x->p[0]) == x->how); }
+
+/* how: the results of a comparison that pass, as bits; nothing passes for a NaN */
+enum { LESS = 1, EQUAL = 2, GREATER = 4 };
+static V is_ordered(struct jinja *j, In x)
 {
-    return jj_bool(jj_has_length(v) && v.kind != JJ_VIEW);
+    return jj_bool(x->how >> (jj_compare(j, defined(j, x->self), defined(j, x->p[0])) + 1) & 1);
 }
-static V t_boolean(struct jinja *j, V v, const V *p, A a) { return jj_bool(v.kind == JJ_BOOL); }
-static V t_number(struct jinja *j, V v, const V *p, A a) { return jj_bool(jj_number(v) || v.kind == JJ_BIG); }
-static V t_integer(struct jinja *j, V v, const V *p, A a) { return jj_bool(!strcmp(jj_type(v), "int")); }
-static V t_float(struct jinja *j, V v, const V *p, A a) { return jj_bool(v.kind == JJ_FLOAT); }
-static V t_true(struct jinja *j, V v, const V *p, A a) { return jj_bool(v.kind == JJ_BOOL && v.b); }
-static V t_false(struct jinja *j, V v, const V *p, A a) { return jj_bool(v.kind == JJ_BOOL && !v.b); }
-static V t_callable(struct jinja *j, V v, const V *p, A a)
+/* divisibleby, and even and odd for 2; how: the remainder */
+static V is_remainder(struct jinja *j, In x)
 {
-    return jj_bool(v.kind == JJ_CALL || v.kind == JJ_UNDEFINED || v.kind == JJ_LOOP);
+    const V by = x->p[0].kind == JJ_MISSING ? jj_int(2) : x->p[0];
+    return jj_bool(jj_equal(j, jj_operation(j, '%', x->self, by), jj_int(x->how)));
 }
-static V t_in(struct jinja *j, V v, const V *p, A a) { return jj_bool(jj_contains(j, p[0], v)); }
-static V t_eq(struct jinja *j, V v, const V *p, A a) { return jj_bool(jj_equal(j, v, p[0])); }
-static V t_ne(struct jinja *j, V v, const V *p, A a) { return jj_bool(!jj_equal(j, v, p[0])); }
-static int order(struct jinja *j, V v, V w) { return jj_compare(j, defined(j, v), defined(j, w)); }
-static V t_lt(struct jinja *j, V v, const V *p, A a) { return jj_bool(order(j, v, p[0]) == -1); }
-static V t_gt(struct jinja *j, V v, const V *p, A a) { return jj_bool(order(j, v, p[0]) == 1); }
-static V t_le(struct jinja *j, V v, const V *p, A a)
+static V is_same(struct jinja *j, In x)
 {
-    const int o = order(j, v, p[0]);
-    return jj_bool(o == -1 || o == 0);
+    const V v = x->self, other = x->p[0];
+    if (v.kind != other.kind)
+        return jj_bool(false);
+    return jj_bool(jj_number(v) || v.kind == JJ_STR ? jj_equal(j, v, other)
+                                                    : v.kind <= JJ_NONE || v.call == other.call);
 }
-static V t_ge(struct jinja *j, V v, const V *p, A a)
+static V is_filter(struct jinja *j, In x)
 {
-    const int o = order(j, v, p[0]);
-    return jj_bool(o == 1 || o == 0);
-}
-/* Whether v % num equals `want`. */
-static V remainder_is(struct jinja *j, V v, V num, int64_t want)
-{
-    return jj_bool(jj_equal(j, jj_operation(j, '%', v, num), jj_int(want)));
-}
-static V t_divisible(struct jinja *j, V v, const V *p, A a) { return remainder_is(j, v, p[0], 0); }
-static V t_even(struct jinja *j, V v, const V *p, A a) { return remainder_is(j, v, jj_int(2), 0); }
-static V t_odd(struct jinja *j, V v, const V *p, A a) { return remainder_is(j, v, jj_int(2), 1); }
-static V t_lower(struct jinja *j, V v, const V *p, A a) { return method(j, jj_to_str(j, v), "islower", a); }
-static V t_upper(struct jinja *j, V v, const V *p, A a) { return method(j, jj_to_str(j, v), "isupper", a); }
-static V t_sameas(struct jinja *j, V v, const V *p, A a)
-{
-    if (jj_number(v) || v.kind == JJ_STR)
-        return v.kind == JJ_BOOL ? jj_bool(p[0].kind == JJ_BOOL && p[0].b == v.b)
-                                 : jj_bool(v.kind == p[0].kind && jj_equal(j, v, p[0]));
-    return jj_bool(v.kind == p[0].kind && (v.kind <= JJ_NONE || v.call == p[0].call));
-}
-static V t_filter(struct jinja *j, V v, const V *p, A a)
-{
-    if (v.kind == JJ_LIST || v.kind == JJ_DICT)
-        jj_fail(j, "a %s is no name of a filter", jj_type(v));
-    return jj_bool(v.kind == JJ_STR && jj_filter(v.s));
+    if (x->self.kind == JJ_LIST || x->self.kind == JJ_DICT)
+        jj_fail(j, "a %s is no name of a filter", jj_type(x->self));
+    return jj_bool(x->self.kind == JJ_STR && jj_lookup(jj_filters, x->self.s));
 }
 
 const struct jj_builtin jj_tests[] = {
-    { "defined", "", 0, t_defined }, { "undefined", "", 0, t_undefined }, { "none", "", 0, t_none },
-    { "string", "", 0, t_string }, { "mapping", "", 0, t_mapping }, { "iterable", "", 0, t_iterable },
-    { "sequence", "", 0, t_sequence }, { "boolean", "", 0, t_boolean }, { "number", "", 0, t_number },
-    { "integer", "", 0, t_integer }, { "float", "", 0, t_float }, { "true", "", 0, t_true },
-    { "false", "", 0, t_false }, { "callable", "", 0, t_callable }, { "in", "seq", 1, t_in },
-    { "eq", "value", 1, t_eq }, { "equalto", "value", 1, t_eq }, { "==", "value", 1, t_eq },
-    { "ne", "value", 1, t_ne }, { "!=", "value", 1, t_ne }, { "lt", "value", 1, t_lt },
-    { "lessthan", "value", 1, t_lt }, { "<", "value", 1, t_lt }, { "gt", "value", 1, t_gt },
-    { "greaterthan", "value", 1, t_gt }, { ">", "value", 1, t_gt }, { "le", "value", 1, t_le },
-    { "<=", "value", 1, t_le }, { "ge", "value", 1, t_ge }, { ">=", "value", 1, t_ge },
-    { "divisibleby", "num", 1, t_divisible }, { "even", "", 0, t_even }, { "odd", "", 0, t_odd },
-    { "lower", "", 0, t_lower }, { "upper", "", 0, t_upper }, { "sameas", "other", 1, t_sameas },
-    { "filter", "", 0, t_filter }, { NULL },
+    { "defined", "", 0, is_kind, ~JJ_KIND(UNDEFINED) }, { "undefined", "", 0, is_kind, JJ_KIND(UNDEFINED) },
+    { "none", "", 0, is_kind, JJ_KIND(NONE) }, { "string", "", 0, is_kind, JJ_KIND(STR) },
+    { "mapping", "", 0, is_kind, JJ_KIND(DICT) }, { "iterable", "", 0, is_kind, JJ_ITERABLE },
+    { "sequence", "", 0, is_kind, JJ_SIZED & ~JJ_KIND(VIEW) }, { "boolean", "", 0, is_kind, JJ_KIND(BOOL) },
+    { "number", "", 0, is_kind, JJ_KIND(BOOL) | JJ_KIND(INT) | JJ_KIND(FLOAT) | JJ_KIND(BIG) },
+    { "integer", "", 0, is_kind, JJ_KIND(INT) | JJ_KIND(BIG) }, { "float", "", 0, is_kind, JJ_KIND(FLOAT) },
+    { "callable", "", 0, is_kind, JJ_KIND(CALL) | JJ_KIND(UNDEFINED) | JJ_KIND(LOOP) },
+    { "true", "", 0, is_bool, true }, { "false", "", 0, is_bool, false }, { "in", "seq", 1, is_in },
+    { "eq", "value", 1, is_equal, true }, { "equalto", "value", 1, is_equal, true },
+    { "==", "value", 1, is_equal, true }, { "ne", "value", 1, is_equal, false },
+    { "!=", "value", 1, is_equal, false }, { "lt", "value", 1, is_ordered, LESS },
+    { "lessthan", "value", 1, is_ordered, LESS }, { "<", "value", 1, is_ordered, LESS },
+    { "gt", "value", 1, is_ordered, GREATER }, { "greaterthan", "value", 1, is_ordered, GREATER },
+    { ">", "value", 1, is_ordered, GREATER }, { "le", "value", 1, is_ordered, LESS | EQUAL },
+    { "<=", "value", 1, is_ordered, LESS | EQUAL }, { "ge", "value", 1, is_ordered, GREATER | EQUAL },
+    { ">=", "value", 1, is_ordered, GREATER | EQUAL }, { "divisibleby", "num", 1, is_remainder, 0 },
+    { "even", "", 0, is_remainder, 0 }, { "odd", "", 0, is_remainder, 1 },
+    { "lower", "", 0, jj_all_are, 'l', TEXT }, { "upper", "", 0, jj_all_are, 'u', TEXT },
+    { "sameas", "other", 1, is_same }, { "filter", "", 0, is_filter }, { NULL },
 };
-
-const struct jj_builtin *jj_filter(const struct jj_str *name) { return jj_lookup(jj_filters, name); }
-const struct jj_builtin *jj_test(const struct jj_str *name) { return jj_lookup(jj_tests, name); }

@@ -3,8 +3,9 @@
  *     value.c     arena, errors, texts, lists, dicts, iterators; comparison; repr and str
  *     value_json.c    JSON to values, values to JSON
  *     lexer.c     text to tokens            parser.c    tokens to nodes
- *     scope.c     where each name lives     method.c    attributes, items, methods of texts, lists, dicts
- *     operation.c arithmetic                filter.c    filters and tests
+ *     scope.c     where each name lives     method.c    attributes, items, methods of lists and dicts
+ *     operation.c arithmetic                text.c      methods of texts
+ *     filter.c    filters and tests
  *     run.c       the walk over the nodes; jinja_open, jinja_render
  *
  * Everything lies in one arena, so an error can leave by longjmp: jj_fail never returns, and nothing has to
@@ -44,6 +45,13 @@ enum jj_kind {
     JJ_VIEW,                     /* dict.keys(), values(), items() */
     JJ_RANGE_OF, JJ_ITER, JJ_SPACE /* namespace() */, JJ_LOOP, JJ_CALL,
 };
+/* Sets of kinds. */
+#define JJ_KIND(name) (1 << JJ_##name)
+enum {
+    JJ_SIZED = JJ_KIND(UNDEFINED) | JJ_KIND(STR) | JJ_KIND(LIST) | JJ_KIND(TUPLE) | JJ_KIND(DICT) |
+               JJ_KIND(VIEW) | JJ_KIND(RANGE_OF),
+    JJ_ITERABLE = JJ_SIZED | JJ_KIND(ITER) | JJ_KIND(LOOP),
+};
 
 /* UTF-8: n bytes, chars code points. safe: of the filter `safe`; only + looks at it. */
 struct jj_str { const char *s; size_t n, chars; bool safe; };
@@ -64,7 +72,6 @@ struct jj_value {
     };
 };
 typedef struct jj_value V;
-typedef const struct jj_args *A;
 
 struct jj_list { V *v; size_t n, cap; };
 struct jj_entry { V key, value; uint64_t hash; };
@@ -94,13 +101,21 @@ struct jj_loop {                                        /* LoopContext of jinja2
 struct jj_keyword { const struct jj_str *name; V value; };
 struct jj_args { V *v; size_t n; struct jj_keyword *kw; size_t n_kw; };
 
-/* A builtin: name, the names of its parameters, how many must be given; p has a value or JJ_MISSING for
- * each. `self` is the object of a method or the value before the bar of a filter. */
+/* What a builtin is called with. self: the object of a method, or the value before the bar of a filter. p: a
+ * value or JJ_MISSING for each parameter. a: all arguments, for builtins that bind none. how: of the row. */
 enum { JJ_PARAMS = 6 };
+struct jj_in { V self, p[JJ_PARAMS]; const struct jj_args *a; int how; };
+typedef const struct jj_in *In;
+
+/* A builtin: name, the names of its parameters, how many must be given, the function, and which of those that
+ * share the function it is. take: self becomes str(self), or may not be undefined. */
+enum { LEFT = 1, RIGHT = 2 };                           /* values of `how`: the side of a text */
 struct jj_builtin {
     const char *name, *params;                          /* params "*": all arguments, unbound, in `a` */
     int required;
-    V (*f)(struct jinja *j, V self, const V *p, const struct jj_args *a);
+    V (*f)(struct jinja *j, In x);
+    int how;
+    enum jj_take { AS_IS, TEXT, DEFINED } take;
 };
 struct jj_call {                                        /* a builtin with its object, or a macro */
     const struct jj_builtin *builtin; V self;
@@ -173,6 +188,9 @@ struct jinja {
 
 _Noreturn void jj_fail(struct jinja *j, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void *jj_alloc(struct jinja *j, size_t bytes);
+/* The arguments of %.*s for a name in a message. */
+#define JJ_SHOWN(name) (int)MIN((name)->n, 60u), (name)->s
+void jj_need_defined(struct jinja *j, V v, const char *unnamed);     /* the error of a value without a name */
 /* The array v of *cap elements of `size` bytes with room for n + 1. */
 void *jj_grow(struct jinja *j, void *v, size_t n, size_t *cap, size_t size);
 void jj_deeper(struct jinja *j);                        /* ++depth, or the limit's error */
@@ -217,7 +235,7 @@ static inline double jj_f(V v) { return v.kind == JJ_FLOAT ? v.f : (double)jj_i(
 
 V jj_list(struct jinja *j, enum jj_kind kind);          /* empty */
 void jj_append(struct jinja *j, V list, V v);
-V jj_pair(struct jinja *j, V a, V b);
+V jj_tuple(struct jinja *j, const V *v, size_t n);
 V jj_dict(struct jinja *j, enum jj_kind kind);
 void jj_set(struct jinja *j, struct jj_dict *d, V key, V value);
 V *jj_get(struct jinja *j, const struct jj_dict *d, V key);                 /* NULL: not there */
@@ -230,9 +248,8 @@ int  jj_compare(struct jinja *j, V a, V b);             /* -1, 0, 1; 2: a NaN; a
 /* The order of n keys, stable; `reverse` keeps the order of equal keys, too. */
 size_t *jj_order(struct jinja *j, const V *keys, size_t n, bool reverse);
 bool jj_contains(struct jinja *j, V box, V v);
-bool jj_has_length(V v);
+static inline bool jj_has_length(V v) { return JJ_SIZED >> v.kind & 1; }
 size_t jj_length(struct jinja *j, V v);                 /* an error without a length */
-bool jj_iterable(V v);
 struct jj_iter *jj_walk(struct jinja *j, V v);          /* an error if it is no iterable */
 bool jj_next(struct jinja *j, struct jj_iter *it, V *v);
 V jj_to_list(struct jinja *j, V v);
@@ -263,17 +280,26 @@ V jj_function_of(struct jinja *j, const struct jj_builtin *b, V self);       /* 
 V jj_attr(struct jinja *j, V v, const struct jj_str *name);                 /* v.name */
 V jj_item(struct jinja *j, V v, V key);                                     /* v[key] */
 V jj_slice_of(struct jinja *j, V v, V from, V to, V step);
-const struct jj_builtin *jj_function(const struct jj_str *name);            /* range, dict, ... */
 const struct jj_builtin *jj_lookup(const struct jj_builtin *b, const struct jj_str *name);
 /* All builtins; a table ends with a row without a name. */
 extern const struct jj_builtin jj_filters[], jj_tests[], jj_functions[], jj_str_methods[], jj_dict_methods[],
     jj_list_methods[], jj_tuple_methods[], jj_loop_methods[];
-V jj_split(struct jinja *j, const struct jj_str *s, V word);                 /* a list */
+V jj_view(struct jinja *j, In x);                                           /* how: enum jj_part */
+V jj_copy(struct jinja *j, In x);                                           /* a list */
 V jj_loop_length(struct jinja *j, struct jj_loop *l);
+
+/* ---- text.c ---- */
+
+const struct jj_str *jj_need_text(struct jinja *j, V v, const char *what);   /* an error for another kind */
+int64_t jj_need_whole(struct jinja *j, V v, int64_t otherwise, const char *what);
 /* how: 'l' lower, 'u' upper, 'c' only the first letter upper, 't' the first letter of each word, 'w' what
  * follows white space, a hyphen or an opening bracket. */
-V jj_case(struct jinja *j, const struct jj_str *s, char how);
-V jj_strip(struct jinja *j, const struct jj_str *s, const V *chars, bool left, bool right);
+V jj_change_case(struct jinja *j, In x);
+V jj_lowered(struct jinja *j, V text);
+V jj_all_are(struct jinja *j, In x);                    /* how: 'l', 'u', 'd' digits, 'a' letters, 'n', ' ' */
+V jj_strip(struct jinja *j, In x);
+V jj_split(struct jinja *j, V text, const char *word);                       /* a list */
+V jj_split_lines(struct jinja *j, In x);
 V jj_replace(struct jinja *j, const struct jj_str *s, const struct jj_str *from, const struct jj_str *to,
              int64_t count);
 V jj_format_percent(struct jinja *j, const struct jj_str *format, V values);
@@ -285,5 +311,6 @@ _Noreturn void jj_no_operation(struct jinja *j, V a, V b, const char *op);   /* 
 
 /* ---- filter.c ---- */
 
-const struct jj_builtin *jj_filter(const struct jj_str *name);
-const struct jj_builtin *jj_test(const struct jj_str *name);
+/* The texts of the elements, or of their attribute `by`, with the separator between them, if there is one.
+ * texts: an error for elements of another kind. */
+V jj_join(struct jinja *j, V over, V separator, V by, bool texts);

@@ -7,7 +7,7 @@ void jj_no_operation(struct jinja *j, V a, V b, const char *op)
 {
     const V u = a.kind == JJ_UNDEFINED ? a : b;
     if (u.kind == JJ_UNDEFINED && u.s)
-        jj_fail(j, "'%.*s' is undefined", (int)MIN(u.s->n, 60u), u.s->s);
+        jj_need_defined(j, u, "");
     jj_fail(j, "no '%s' of a %s and a %s", op, jj_type(a), jj_type(b));
 }
 

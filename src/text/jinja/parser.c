@@ -25,7 +25,7 @@ _Noreturn static void unexpected(struct jinja *j, const char *wanted)
     static const char *const kinds[] = { "the end", "text",   "{{",       "}}",       "{%", "%}",
                                          "a name",  "a text", "a number", "a number", "" };
     if (t->kind == T_NAME)
-        jj_fail(j, "expected %s, found '%.*s'", wanted, (int)MIN(t->v.s->n, 60u), t->v.s->s);
+        jj_fail(j, "expected %s, found '%.*s'", wanted, JJ_SHOWN(t->v.s));
     if (t->kind == T_OP)
         jj_fail(j, "expected %s, found '%c%c'", wanted, t->op & 255, t->op > 255 ? t->op >> 8 : ' ');
     jj_fail(j, "expected %s, found %s", wanted, kinds[t->kind]);
@@ -49,7 +49,7 @@ static const struct jj_str *expect_name(struct jinja *j)
     expect(j, T_NAME, "a name");
     const struct jj_str *s = t->v.s;
     if (s->s[0] >= '0' && s->s[0] <= '9')
-        jj_fail(j, "'%.*s' is no name", (int)MIN(s->n, 60u), s->s);
+        jj_fail(j, "'%.*s' is no name", JJ_SHOWN(s));
     return s;
 }
 
@@ -304,9 +304,9 @@ static const struct jj_str *dotted_name(struct jinja *j)
 
 static void find_builtin(struct jinja *j, struct jj_node *n, bool filter)
 {
-    n->builtin = filter ? jj_filter(n->v.s) : jj_test(n->v.s);
+    n->builtin = jj_lookup(filter ? jj_filters : jj_tests, n->v.s);
     if (!n->builtin && !j->soft)
-        jj_fail(j, "no %s '%.*s'", filter ? "filter" : "test", (int)MIN(n->v.s->n, 60u), n->v.s->s);
+        jj_fail(j, "no %s '%.*s'", filter ? "filter" : "test", JJ_SHOWN(n->v.s));
 }
 
 /* Filters from the bar on; with `inline_first` the first one has no bar. */

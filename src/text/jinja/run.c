@@ -18,7 +18,7 @@ static V resolve(struct jinja *j, const struct jj_str *name)
     V *v = jj_get(j, j->context, key);
     if (!v)
         v = jj_get(j, j->globals, key);
-    const struct jj_builtin *b = v ? NULL : jj_function(name);
+    const struct jj_builtin *b = v ? NULL : jj_lookup(jj_functions, name);
     return v ? *v : b ? jj_function_of(j, b, jj_none()) : (V){ .kind = JJ_MISSING };
 }
 
@@ -74,7 +74,7 @@ static void assign(struct jinja *j, struct jj_frame *f, const struct jj_node *ta
     } else if (target->kind == N_SPACE_REF) {
         V *space = variable(f, target->hops, target->slot);
         if (space->kind != JJ_SPACE)
-            jj_fail(j, "'%.*s' is no namespace", (int)MIN(target->v.s->n, 60u), target->v.s->s);
+            jj_fail(j, "'%.*s' is no namespace", JJ_SHOWN(target->v.s));
         if (target->attr->s[0] == '_')
             jj_fail(j, "an attribute of a namespace cannot begin with an underscore");
         jj_set(j, space->dict, (V){ .kind = JJ_STR, .s = target->attr }, v);
@@ -171,7 +171,7 @@ static void bind(struct jinja *j, struct jj_frame *f, const struct jj_node *m, c
         else
             jj_append(j, rest, a->v[i]);
     if (rest.list->n && !m->varargs_slot)
-        jj_fail(j, "macro '%.*s' takes %zu arguments", (int)MIN(m->v.s->n, 60u), m->v.s->s, n);
+        jj_fail(j, "macro '%.*s' takes %zu arguments", JJ_SHOWN(m->v.s), n);
     for (size_t k = 0; k < a->n_kw; k++) {
         size_t i = a->n;
         jj_work(j, 4 * n);
@@ -182,8 +182,8 @@ static void bind(struct jinja *j, struct jj_frame *f, const struct jj_node *m, c
         else if (m->kwargs_slot)
             jj_set(j, named.dict, (V){ .kind = JJ_STR, .s = a->kw[k].name }, a->kw[k].value);
         else
-            jj_fail(j, "macro '%.*s' has no argument '%.*s'", (int)MIN(m->v.s->n, 60u), m->v.s->s,
-                    (int)MIN(a->kw[k].name->n, 60u), a->kw[k].name->s);
+            jj_fail(j, "macro '%.*s' has no argument '%.*s'", JJ_SHOWN(m->v.s),
+                    JJ_SHOWN(a->kw[k].name));
     }
     if (m->varargs_slot)
         f->v[m->varargs_slot - 1] = rest;
@@ -219,7 +219,7 @@ static V call(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
     const struct jj_args a = arguments(j, f, n);
     j->line = n->line;
     if (callee.kind == JJ_UNDEFINED && callee.s)
-        jj_fail(j, "'%.*s' is undefined", (int)MIN(callee.s->n, 60u), callee.s->s);
+        jj_fail(j, "'%.*s' is undefined", JJ_SHOWN(callee.s));
     if (callee.kind != JJ_CALL)
         jj_fail(j, "a %s cannot be called", jj_type(callee));
     return callee.call->macro ? call_macro(j, callee.call, &a)
@@ -233,7 +233,7 @@ static V filtered(struct jinja *j, struct jj_frame *f, const struct jj_node *n, 
     if (n->kind != N_FILTER)
         return self;
     if (!n->builtin)
-        jj_fail(j, "no filter '%.*s'", (int)MIN(n->v.s->n, 60u), n->v.s->s);
+        jj_fail(j, "no filter '%.*s'", JJ_SHOWN(n->v.s));
     const struct jj_args a = arguments(j, f, n);
     j->line = n->line;
     return jj_call_builtin(j, n->builtin, self, &a);
@@ -242,7 +242,7 @@ static V filtered(struct jinja *j, struct jj_frame *f, const struct jj_node *n, 
 static V test(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
 {
     if (!n->builtin)
-        jj_fail(j, "no test '%.*s'", (int)MIN(n->v.s->n, 60u), n->v.s->s);
+        jj_fail(j, "no test '%.*s'", JJ_SHOWN(n->v.s));
     const V self = evaluate(j, f, n->a);
     const struct jj_args a = arguments(j, f, n);
     j->line = n->line;
@@ -422,7 +422,7 @@ static enum flow conditional(struct jinja *j, struct jj_frame *f, const struct j
 static void check_space_refs(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
 {
     if (n->kind == N_SPACE_REF && variable(f, n->hops, n->slot)->kind != JJ_SPACE)
-        jj_fail(j, "'%.*s' is no namespace", (int)MIN(n->v.s->n, 60u), n->v.s->s);
+        jj_fail(j, "'%.*s' is no namespace", JJ_SHOWN(n->v.s));
     for (size_t i = 0; n->kind == N_TUPLE && i < n->list.n; i++)
         check_space_refs(j, f, n->list.v[i]);
 }

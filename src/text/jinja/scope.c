@@ -253,7 +253,7 @@ static void place(struct jinja *j, struct jj_scope *s, struct jj_node *n)
     if ((n->kind == N_NAME || n->kind == N_SPACE_REF || n->kind == N_MACRO) &&
         !find(j, s, n->v.s, &n->hops, &n->slot))
         jj_fail(j, "the filter of a set block names '%.*s', which its block does not",
-                (int)MIN(n->v.s->n, 60u), n->v.s->s);
+                JJ_SHOWN(n->v.s));
     switch (n->kind) {
     case N_FOR: place_for(j, s, n); return;
     case N_MACRO: place_macro(j, s, n); return;

@@ -17,6 +17,14 @@ void jj_fail(struct jinja *j, const char *format, ...)
     longjmp(j->failed, 1);
 }
 
+void jj_need_defined(struct jinja *j, V v, const char *unnamed)
+{
+    if (v.kind == JJ_UNDEFINED && v.s)
+        jj_fail(j, "'%.*s' is undefined", JJ_SHOWN(v.s));
+    if (v.kind == JJ_UNDEFINED)
+        jj_fail(j, "%s", unnamed);
+}
+
 void *jj_alloc(struct jinja *j, size_t bytes)
 {
     const size_t size = ((bytes + 15) & ~(size_t)15) + JJ_GAP;
@@ -138,11 +146,11 @@ void jj_append(struct jinja *j, V list, V v)
     l->v[l->n++] = v;
 }
 
-V jj_pair(struct jinja *j, V a, V b)
+V jj_tuple(struct jinja *j, const V *v, size_t n)
 {
     V t = jj_list(j, JJ_TUPLE);
-    jj_append(j, t, a);
-    jj_append(j, t, b);
+    for (size_t i = 0; i < n; i++)
+        jj_append(j, t, v[i]);
     return t;
 }
 
@@ -282,11 +290,6 @@ bool jj_truth(V v)
     return true;
 }
 
-bool jj_has_length(V v)
-{
-    return v.kind == JJ_UNDEFINED || (v.kind >= JJ_STR && v.kind <= JJ_RANGE_OF);
-}
-
 size_t jj_length(struct jinja *j, V v)
 {
     switch (v.kind) {
@@ -307,15 +310,13 @@ V jj_element(V v, size_t i)
 
 /* ---- iteration ---- */
 
-bool jj_iterable(V v) { return jj_has_length(v) || v.kind == JJ_ITER || v.kind == JJ_LOOP; }
-
 struct jj_iter *jj_walk(struct jinja *j, V v)
 {
     if (v.kind == JJ_ITER)
         return v.iter;
     if (v.kind == JJ_LOOP)
         jj_fail(j, "a loop over 'loop' is not supported");
-    if (!jj_iterable(v))
+    if (!jj_has_length(v))
         jj_fail(j, "a %s cannot be iterated over", jj_type(v));
     struct jj_iter *it = jj_alloc(j, sizeof *it);
     *it = (struct jj_iter){ .over = v };
@@ -349,7 +350,7 @@ bool jj_next(struct jinja *j, struct jj_iter *it, V *v)
     else if (o.kind == JJ_DICT || o.view->part == JJ_KEYS)
         *v = d->v[i].key;
     else
-        *v = o.view->part == JJ_VALUES ? d->v[i].value : jj_pair(j, d->v[i].key, d->v[i].value);
+        *v = o.view->part == JJ_VALUES ? d->v[i].value : jj_tuple(j, (V[]){ d->v[i].key, d->v[i].value }, 2);
     return true;
 }
 
@@ -632,16 +633,17 @@ static int parameter(const char *params, const struct jj_str *name)
 
 V jj_call_builtin(struct jinja *j, const struct jj_builtin *b, V self, const struct jj_args *a)
 {
-    V p[JJ_PARAMS] = {{0}};
+    struct jj_in in = { .self = self, .a = a, .how = b->how };
+    V *p = in.p;
     size_t bytes = self.kind == JJ_STR ? self.s->n : 0;
     for (size_t i = 0; i < a->n; i++)
         bytes += a->v[i].kind == JJ_STR ? a->v[i].s->n : 0;
     jj_work(j, bytes / 8);               /* a builtin without jj_char has the limit of time, too */
-    if (b->params[0] == '*')
-        return b->f(j, self, p, a);
     int n = b->params[0] != 0;
     for (const char *s = b->params; *s; s++)
         n += *s == ' ';
+    if (b->params[0] == '*')
+        return b->f(j, &in);
     if (a->n > (size_t)n)
         jj_fail(j, "%s takes %d %s, found %zu", b->name, n, plural((size_t)n, "argument", "arguments"), a->n);
     for (size_t i = 0; i < a->n; i++)
@@ -649,13 +651,16 @@ V jj_call_builtin(struct jinja *j, const struct jj_builtin *b, V self, const str
     for (size_t i = 0; i < a->n_kw; i++) {
         const int at = parameter(b->params, a->kw[i].name);
         if (at < 0 || p[at].kind != JJ_MISSING)
-            jj_fail(j, "%s has no argument '%.*s', or has it twice", b->name, (int)MIN(a->kw[i].name->n, 60u),
-                    a->kw[i].name->s);
+            jj_fail(j, "%s has no argument '%.*s', or has it twice", b->name, JJ_SHOWN(a->kw[i].name));
         p[at] = a->kw[i].value;
     }
     for (int i = 0; i < b->required; i++)
         if (p[i].kind == JJ_MISSING)
             jj_fail(j, "%s needs %d %s", b->name, b->required,
                     plural((size_t)b->required, "argument", "arguments"));
-    return b->f(j, self, p, a);
+    if (b->take == TEXT)
+        in.self = jj_to_str(j, self);
+    else if (b->take == DEFINED)
+        jj_need_defined(j, self, "'value' is undefined");
+    return b->f(j, &in);
 }
