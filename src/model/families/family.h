@@ -105,6 +105,25 @@ struct section {
  * the whole name of Hugging Face. */
 struct tensor_name { const char *gguf, *hf; enum { IN_LAYER, OUTSIDE, DRAFTS } place; };
 
+/* ---- windows ---- */
+
+/* What a family says about windows (windows.c). */
+struct windows {
+    /* sliding_window in config.json: not read; null; a number, or null for none; a number; and a number or
+     * null that counts only with use_sliding_window. */
+    enum { WINDOW_UNREAD, WINDOW_NULL, WINDOW_GIVEN, WINDOW_NEEDED, WINDOW_SWITCHED } given;
+    size_t missing;                      /* of a missing key; 0: no window then */
+    /* The layers that have the window: all, and layer_types must agree; or all but every n-th, if layer_types
+     * names no others. */
+    size_t pattern;
+    /* Another rule, given windowed[n_layers] by that one. Returns 1: layer_types must agree; 0; or -1. */
+    int (*rule)(const struct reading *r, bool windowed[]);
+    bool rest_local;                     /* beside a window, the other layers have the local frequencies */
+    /* GGUF files have no window; a window in the layers that the rule says; or name the layers, too. */
+    enum { FILES_NONE, FILES_WINDOW, FILES_LAYERS } files;
+    bool writes_null;                    /* config.json of a file without a window says null */
+};
+
 /* ---- families ---- */
 
 struct family {
@@ -130,12 +149,7 @@ struct family {
     bool joined;                         /* q, k and v lie joined in GGUF files, gate and up, too */
     bool draft_layer;                    /* a file may have a layer more, which only drafts */
     bool drafter;                        /* a file drafts for another model with all of its layers */
-    /* Layers with a window: none; all, of 4,096 keys, or only where a key gives one; with use_sliding_window
-     * all, or those without RoPE, or those that a key names, else those from max_window_layers on, or every
-     * other one before max_window_layers. */
-    enum { WINDOW_NONE, WINDOW_ALL, WINDOW_GIVEN, WINDOW_SWITCH, WINDOW_UNTURNED, WINDOW_QWEN,
-           WINDOW_OTHER } window;
-    size_t pattern;                      /* of windows in all but every n-th layer */
+    struct windows windows;
     bool local;                          /* windowed layers have frequencies of their own */
     double partial;                      /* part of a head that turns if no key says so; 0: always all */
     bool freqs, writes_freqs;            /* a file may have rope_freqs.weight; llama3 becomes that in one */
@@ -159,7 +173,7 @@ bool in_list(const char *const *list, const char *word);
 
 /* ---- what several families share ---- */
 
-extern const struct section llama_sections[SECTIONS], window_of_all;
+extern const struct section llama_sections[SECTIONS];
 extern const struct key size_keys[], mixtral_keys[], head_keys[], window_keys[];
 
 int read_rope(const struct reading *r);
@@ -182,23 +196,19 @@ int need_experts(struct getting *m);
 int put_experts(const struct putting *p);
 int read_heads(const struct reading *r);
 int get_heads(struct getting *m);
-int get_no_window(struct getting *m);
-int get_all_windows(struct getting *m);
 int read_gemma(const struct reading *r);
-int read_window(const struct reading *r);
 
-/* Windows in layers that layer_types names, else in all but every f->pattern-th (windows.c). */
-extern const struct section window_of_some, layers_of_pattern;
-extern const struct key needed_window_keys[];
-int read_pattern(const struct reading *r);
-int get_pattern(struct getting *m);
-void write_pattern(const struct writing *w);
-int put_pattern(const struct putting *p);
+/* Windows (windows.c). The rule of families with a key sliding_window_pattern. */
+int pattern_rule(const struct reading *r, bool windowed[]);
+int read_window(const struct reading *r);
+int get_window(struct getting *m);
+void write_no_window(const struct writing *w);
+int get_windowed(struct getting *m);
+void write_windowed(const struct writing *w);
+int put_windowed(const struct putting *p);
 /* Reads layer_types, the names `special` and "full_attention", into is[n_layers]. Returns 1; 0: there is no
  * such key, and is[] stays; -1. *v receives the value. */
 int read_layer_types(const struct reading *r, struct json *v, const char *special, bool is[]);
-/* Gives these layers the window c->window. */
-void set_windows(struct config *c, const bool windowed[]);
 /* Writes layer_types, `special` for layers with a window or a state, and an array of n booleans. */
 void write_layer_types(const struct writing *w, const char *special);
 void put_layers(const struct putting *p, const char *name, size_t n);

@@ -47,8 +47,7 @@ const struct family family_gemma3 = {
     .type = "gemma3", .text_type = "gemma3_text", .gguf = "gemma3", .tensors = names,
     .names = LIST("Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"),
     .reads = LIST("rope_local_base_freq"),
-    .section = { [OF_FACTORS] = SECTION(scalar_keys, read_scalar, NULL, write_scalar, put_scalar),
-                 [OF_WINDOW] = &window_of_some, [OF_LAYERS] = &layers_of_pattern },
+    .section = { [OF_FACTORS] = SECTION(scalar_keys, read_scalar, NULL, write_scalar, put_scalar) },
     .missing = MISSING({ "vocab_size", 262208 }, { "hidden_size", 2304 }, { "intermediate_size", 9216 },
                        { "num_hidden_layers", 26 }, { "num_attention_heads", 8 },
                        { "num_key_value_heads", 4 }, { "head_dim", 256 },
@@ -56,5 +55,6 @@ const struct family family_gemma3 = {
                        { "rope_local_base_freq", 10000 }, { "tie_word_embeddings", 1 }, { "bos_token_id", 2 },
                        { "eos_token_id", 1 }),
     .layer = { .qk_norm = QK_NORM, .norms = NORM_BOTH, .gelu = true },
-    .attention_bias = true, .hidden_multiple = true, .local = true, .pattern = 6,
+    .attention_bias = true, .hidden_multiple = true, .local = true,
+    .windows = { WINDOW_NEEDED, 4096, 6, pattern_rule, .files = FILES_LAYERS },
 };

@@ -31,10 +31,11 @@ static int read_sizes(const struct reading *r)
     if (has_type(r->outer, drafter_types) &&
         get_size(r->outer, "backbone_hidden_size", 1536, NULL_REFUSED, 1 << 20, &r->c->backbone, r->e))
         return -1;
-    return has_type(r->root, unified_types)
-               ? get_size(r->root, "max_position_embeddings", 262144, NULL_REFUSED, CONTEXT_MAX,
-                          &r->c->max_position, r->e)
-               : 0;
+    if (!has_type(r->root, unified_types))
+        return 0;
+    r->c->window = 1024;                 /* unless sliding_window says another */
+    return get_size(r->root, "max_position_embeddings", 262144, NULL_REFUSED, CONTEXT_MAX,
+                    &r->c->max_position, r->e);
 }
 
 static int get_sizes(struct getting *m)
@@ -220,24 +221,6 @@ static int get_count(const struct reading *r, const char *key, size_t missing, s
     return found == 1 && !is_null(&v) ? js_size(&v, 0, hi, x, r->e) : MIN(found, 0);
 }
 
-static int read_windows(const struct reading *r, bool unified)
-{
-    struct config *c = r->c;
-    struct json v;
-    bool windowed[CONFIG_LAYERS_MAX];
-    if (get_size(r->root, "sliding_window", unified ? 1024 : 512, NULL_REFUSED, INT32_MAX, &c->window, r->e))
-        return -1;
-    for (size_t l = 0; l < c->n_layers; l++)
-        windowed[l] = (l + 1) % r->f->pattern != 0;
-    if (read_layer_types(r, &v, "sliding_attention", windowed) < 0)
-        return -1;
-    windowed[c->n_layers - 1] = false;       /* whatever the key says, as in transformers */
-    set_windows(c, windowed);
-    for (size_t l = 0; l < c->n_layers; l++)
-        c->layer[l].local = c->layer[l].window;
-    return 0;
-}
-
 /* Reads per_layer_config, an object of layers whose heads are not those of the others. */
 static int read_each(struct config *c, const struct json *all, struct err *e)
 {
@@ -367,7 +350,9 @@ static int read_layers(const struct reading *r)
     if (found < 0 || (found && !js_is(&v, "vision")))
         return found < 0 ? -1 : js_bad(&v, r->e, "allowed is \"vision\"");
     c->query_scalar = 1;
-    return read_gemma(r) || read_windows(r, unified) || read_layer_heads(r) || read_shared(r) ||
+    c->layer[c->n_layers - 1].window = 0;    /* whatever layer_types says, as in transformers */
+    c->layer[c->n_layers - 1].local = false;
+    return read_gemma(r) || read_layer_heads(r) || read_shared(r) ||
                    read_per_layer(r, unified) ? -1 : 0;
 }
 
@@ -378,7 +363,7 @@ static int get_layers(struct getting *m)
     char key[KEY_BYTES];
     if (gguf_array(m->g, gguf_key(key, m->f, "attention.sliding_window_pattern"), GGUF_BOOL, &list, m->e) < 0)
         return -1;
-    return list ? get_pattern(m) : gguf_bad(m->g, key, m->e, "the key is missing");
+    return list ? get_windowed(m) : gguf_bad(m->g, key, m->e, "the key is missing");
 }
 
 /* ---- RoPE: of the global layers the first pairs of dimensions turn ---- */
@@ -431,8 +416,8 @@ static const struct section sizes = { size_keys, read_sizes, get_sizes, NULL, pu
     experts = { expert_keys, read_experts, get_gemma_experts, NULL, put_experts },
     heads = { head_keys, read_heads, get_gemma_heads, NULL, put_gemma_heads },
     cap = { cap_keys, NULL, NULL, NULL, NULL },
-    window = { needed_window_keys, NULL, NULL, write_own, NULL },
-    layers = { NULL, read_layers, get_layers, write_pattern, put_pattern },
+    window = { window_keys, read_window, get_window, write_own, NULL },
+    layers = { NULL, read_layers, get_layers, write_windowed, put_windowed },
     rope = { NULL, read_rope, get_rope, write_rope, put_proportional };
 
 #define GEMMA4                                                                                               \
@@ -449,7 +434,8 @@ static const struct section sizes = { size_keys, read_sizes, get_sizes, NULL, pu
                   "feed_forward_length", "attention.head_count_kv", "attention.key_length"),                 \
     .ropes = (const struct rope_name[]){ { "proportional", ROPE_DIVIDED }, { 0 } },                          \
     .layer = { .qk_norm = QK_NORM, .v_norm = true, .norms = NORM_BOTH, .gelu = true, .scaled = true },       \
-    .experts = true, .local = true, .pattern = 6, .freqs = true, .rope = read_proportional
+    .windows = { WINDOW_NEEDED, 512, 6, .files = FILES_LAYERS }, .experts = true, .local = true,             \
+    .freqs = true, .rope = read_proportional
 
 const struct family family_gemma4 = {
     .type = "gemma4", .gguf = "gemma4",

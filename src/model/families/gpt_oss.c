@@ -33,29 +33,6 @@ static int put_oss_experts(const struct putting *p)
                : put_experts(p);
 }
 
-static int read_windows(const struct reading *r)
-{
-    struct config *c = r->c;
-    struct json v;
-    bool windowed[CONFIG_LAYERS_MAX];
-    if (get_size(r->root, "sliding_window", 128, NULL_REFUSED, INT32_MAX, &c->window, r->e))
-        return -1;
-    for (size_t l = 0; l < c->n_layers; l++)
-        windowed[l] = l % 2 == 0;
-    if (read_layer_types(r, &v, "sliding_attention", windowed) < 0)
-        return -1;
-    set_windows(c, windowed);
-    return 0;
-}
-
-static int put_windows(const struct putting *p)
-{
-    for (size_t l = 0; l < p->c->n_layers; l++)
-        if ((p->c->layer[l].window > 0) != (l % 2 == 0))
-            return put_lacks(p, "a window in some of the layers");
-    return 0;
-}
-
 static int read_oss_rope(const struct reading *r, const struct json *settings)
 {
     return settings ? 0 : need_yarn(r);
@@ -77,9 +54,7 @@ static const struct tensor_name names[] = {
 const struct family family_gpt_oss = {
     .type = "gpt_oss", .names = LIST("GptOssForCausalLM"), .gguf = "gpt-oss",
     .tensors = names, .reads = LIST("quantization_config"),
-    .section = { [OF_EXPERTS] = SECTION(mixtral_keys, read_experts, get_oss_experts, NULL, put_oss_experts),
-                 [OF_WINDOW] = SECTION(needed_window_keys, read_windows, get_all_windows, NULL,
-                                       put_windows) },
+    .section = { [OF_EXPERTS] = SECTION(mixtral_keys, read_experts, get_oss_experts, NULL, put_oss_experts) },
     .missing = MISSING({ "vocab_size", 201088 }, { "hidden_size", 2880 }, { "intermediate_size", 2880 },
                        { "num_hidden_layers", 36 }, { "num_attention_heads", 64 },
                        { "num_key_value_heads", 8 }, { "head_dim", 64 },
@@ -87,5 +62,6 @@ const struct family family_gpt_oss = {
                        { "num_experts_per_tok", 4 }, { "rms_norm_eps", 1e-5 }, { "rope_theta", 150000 },
                        { "attention_bias", 1 }),
     .layer = { .head_logits = true }, .attention_bias = true, .experts = true,
+    .windows = { WINDOW_NEEDED, 128, .pattern = 2, .files = FILES_WINDOW },
     .rope = read_oss_rope, .yarn_keys = yarn_keys,
 };

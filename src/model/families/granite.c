@@ -74,8 +74,7 @@ static int get_factors(struct getting *m)
 const struct family family_granite = {
     .type = "granite", .types = LIST("granitemoehybrid"), .gguf = "granite",
     .names = LIST("GraniteForCausalLM", "GraniteMoeHybridForCausalLM"),
-    .section = { [OF_FACTORS] = SECTION(factor_keys, read_factors, get_factors),
-                 [OF_WINDOW] = SECTION(window_keys, NULL, get_no_window) },
+    .section = { [OF_FACTORS] = SECTION(factor_keys, read_factors, get_factors) },
     .missing = MISSING({ "bos_token_id", 1 }, { "eos_token_id", 2 }),
     .as_llama = true, .freqs = true, .attention_bias = true, .mlp_bias = true, .hidden_multiple = true,
 };

@@ -199,86 +199,7 @@ static int put_vocab(const struct putting *p)
     return 0;
 }
 
-/* ---- windows ---- */
-
-const struct key window_keys[] = {
-    { "sliding_window", "attention.sliding_window", SIZE(window), 1, INT32_MAX, 0, NONZERO | UNREAD },
-    { 0 }
-};
-
-/* Reads the window as f->window says, and the layers that have it. */
-int read_window(const struct reading *r)
-{
-    const struct family *f = r->f;
-    struct config *c = r->c;
-    struct err *e = r->e;
-    struct json v;
-    bool use = f->window == WINDOW_ALL || f->window == WINDOW_GIVEN;
-    const bool named = f->window >= WINDOW_QWEN;
-    size_t first = named ? 28 : 0;
-    if (f->window >= WINDOW_SWITCH && get_bool(r->root, "use_sliding_window", false, &use, e))
-        return -1;
-    int found = js_get(r->root, "sliding_window", &v, e);
-    if (found < 0)
-        return -1;
-    if (f->window == WINDOW_NONE && found && !is_null(&v))
-        return js_bad(&v, e, "llama models have no window: allowed is null");
-    c->window = use && !found && f->window != WINDOW_GIVEN && f->window != WINDOW_UNTURNED ? 4096 : 0;
-    if (use && found && !is_null(&v) && js_size(&v, 1, INT32_MAX, &c->window, e))
-        return -1;
-    if (named && use) {
-        found = js_get(r->root, "max_window_layers", &v, e);
-        if (found < 0 || (found && js_size(&v, 0, INT32_MAX, &first, e)))
-            return -1;
-    }
-    bool derived[CONFIG_LAYERS_MAX] = { 0 }, windowed[CONFIG_LAYERS_MAX];
-    for (size_t l = 0; l < c->n_layers; l++)
-        derived[l] = c->window && (f->window == WINDOW_OTHER      ? l < first && l % 2 == 0
-                                   : f->window == WINDOW_UNTURNED ? c->layer[l].local
-                                                                  : l >= first);
-    memcpy(windowed, derived, sizeof derived);
-    if (read_layer_types(r, &v, "sliding_attention", windowed) < 0)
-        return -1;
-    if (!named && memcmp(windowed, derived, sizeof derived))
-        return js_bad(&v, e, "%s models have %s layer%s", f->type,
-                      c->window ? "the window of sliding_window in every" : "full attention in every",
-                      c->window && f->window == WINDOW_UNTURNED ? " without RoPE" : "");
-    if (!c->window && memchr(windowed, 1, c->n_layers))
-        return js_bad(&v, e, "sliding_attention needs use_sliding_window and sliding_window");
-    set_windows(c, windowed);
-    return 0;
-}
-
-int get_no_window(struct getting *m)
-{
-    char key[KEY_BYTES];
-    return m->c->window ? gguf_bad(m->g, gguf_key(key, m->f, "attention.sliding_window"), m->e,
-                                   "found %zu, for %s this is not implemented; allowed is 0", m->c->window,
-                                   m->f->gguf)
-                        : 0;
-}
-
-/* Some families have files with a window, which is that of all layers. */
-int get_all_windows(struct getting *m)
-{
-    char key[KEY_BYTES];
-    return m->c->window && gguf_find(m->g, gguf_key(key, m->f, "attention.sliding_window_pattern"))
-               ? gguf_bad(m->g, key, m->e, "windows in some of the layers are not implemented")
-               : 0;
-}
-
-static int put_window(const struct putting *p)
-{
-    const struct config *c = p->c;
-    bool all = true;
-    for (size_t l = 0; l < c->n_layers; l++)
-        all &= c->layer[l].window > 0;
-    return c->window && (p->f->window > WINDOW_GIVEN || !all)
-               ? put_lacks(p, "a window in some of the layers")
-               : 0;
-}
-
-const struct section window_of_all = { window_keys, read_window, get_all_windows, NULL, put_window };
+/* ---- all of them ---- */
 
 const struct section llama_sections[SECTIONS] = {
     [OF_SIZES] = { size_keys, NULL, NULL, NULL, NULL },
@@ -286,7 +207,8 @@ const struct section llama_sections[SECTIONS] = {
     [OF_HEADS] = { head_keys, read_heads, get_heads, NULL, put_heads },
     [OF_NORMS] = { norm_keys, read_norms, NULL, NULL, NULL },
     [OF_VOCAB] = { vocab_keys, NULL, get_vocab, NULL, put_vocab },
-    [OF_WINDOW] = { window_keys, read_window, get_no_window, NULL, put_window },
+    [OF_WINDOW] = { window_keys, read_window, get_window, write_no_window, NULL },
+    [OF_LAYERS] = { NULL, NULL, get_windowed, write_windowed, put_windowed },
     [OF_ROPE] = { NULL, read_rope, get_rope, write_rope, put_rope },
 };
 
@@ -299,9 +221,9 @@ static const char *type_of_llama(const struct config *c)
 }
 
 const struct family family_llama = {
-    .type = "llama", .names = LIST("LlamaForCausalLM"), .gguf = "llama",
-    .file_type = type_of_llama, .section = { [OF_WINDOW] = &window_of_all }, .as_llama = true, .freqs = true,
-    .writes_freqs = true, .experts = true, .attention_bias = true, .mlp_bias = true, .hidden_multiple = true,
+    .type = "llama", .names = LIST("LlamaForCausalLM"), .gguf = "llama", .file_type = type_of_llama,
+    .windows = { WINDOW_NULL, .files = FILES_WINDOW }, .as_llama = true, .freqs = true, .writes_freqs = true,
+    .experts = true, .attention_bias = true, .mlp_bias = true, .hidden_multiple = true,
     .missing = MISSING({ "bos_token_id", 1 }, { "eos_token_id", 2 }),
 };
 
@@ -313,7 +235,7 @@ static const struct missing mistral_missing[] = {
 const struct family family_mistral = {
     .type = "mistral", .names = LIST("MistralForCausalLM"), .gguf = "llama",
     .wrapper_type = "mistral3", .missing = mistral_missing, .as_llama = true, .freqs = true,
-    .writes_freqs = true, .window = WINDOW_ALL,
+    .writes_freqs = true, .windows = { WINDOW_GIVEN, 4096, .files = FILES_WINDOW },
 };
 
 const struct family family_mixtral = {
@@ -322,7 +244,8 @@ const struct family family_mixtral = {
     .missing = MISSING({ "intermediate_size", 14336 }, { "num_key_value_heads", 8 },
                        { "max_position_embeddings", 131072 }, { "rms_norm_eps", 1e-5 }, { "rope_theta", 1e6 },
                        { "bos_token_id", 1 }, { "eos_token_id", 2 }),
-    .as_llama = true, .freqs = true, .writes_freqs = true, .experts = true, .window = WINDOW_GIVEN,
+    .as_llama = true, .freqs = true, .writes_freqs = true, .experts = true,
+    .windows = { WINDOW_GIVEN, .files = FILES_WINDOW },
 };
 
 /* ---- Ministral 3: queries grow with the position ---- */
@@ -358,8 +281,6 @@ static int get_growth(struct getting *m)
                           r->original);
 }
 
-static void write_no_window(const struct writing *w) { jw_null(w->w, "sliding_window"); }
-
 static const char *type_of_mistral3(const struct config *c)
 {
     return c->rope.growth != 0 ? "ministral3" : "mistral";
@@ -368,10 +289,9 @@ static const char *type_of_mistral3(const struct config *c)
 const struct family family_ministral3 = {
     .type = "ministral3", .names = LIST("Ministral3ForCausalLM"), .gguf = "mistral3",
     .wrapper_type = "mistral3", .file_type = type_of_mistral3, .as_llama = true, .freqs = true,
-    .window = WINDOW_GIVEN, .rope = read_growth, .yarn_keys = growth_keys,
+    .windows = { WINDOW_GIVEN, .writes_null = true }, .rope = read_growth, .yarn_keys = growth_keys,
     .rope_keys = LIST("llama_4_scaling_beta", "max_position_embeddings"),
-    .section = { [OF_WINDOW] = SECTION(window_keys, read_window, get_no_window, write_no_window, put_window),
-                 [OF_ROPE] = SECTION(NULL, read_rope, get_growth, write_rope, put_rope) },
+    .section = { [OF_ROPE] = SECTION(NULL, read_rope, get_growth, write_rope, put_rope) },
     .missing = MISSING({ "vocab_size", 131072 }, { "intermediate_size", 14336 }, { "num_hidden_layers", 34 },
                        { "num_key_value_heads", 8 }, { "head_dim", 128 },
                        { "max_position_embeddings", 262144 }, { "rms_norm_eps", 1e-5 }, { "rope_theta", 1e6 },

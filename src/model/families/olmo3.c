@@ -2,14 +2,14 @@
  * three of four layers. */
 #include "src/model/families/family.h"
 
-static int read_layers(const struct reading *r)
+static int check_heads(const struct reading *r)
 {
     const struct config *c = r->c;
-    if (c->head_dim % 16)
-        return err_set(r->e, ERR_INPUT,
-                       "%s: heads of %zu dimensions: allowed for %s models are multiples of 16",
-                       r->root->file, c->head_dim, c->model_type);
-    return read_pattern(r);
+    return c->head_dim % 16 == 0
+               ? 0
+               : err_set(r->e, ERR_INPUT,
+                         "%s: heads of %zu dimensions: allowed for %s models are multiples of 16",
+                         r->root->file, c->head_dim, c->model_type);
 }
 
 static const struct key yarn_keys[] = {
@@ -27,10 +27,10 @@ static const struct tensor_name names[] = {
 const struct family family_olmo3 = {
     .type = "olmo3", .names = LIST("Olmo3ForCausalLM"), .gguf = "olmo2",
     .tensors = names,
-    .section = { [OF_WINDOW] = &window_of_some,
-                 [OF_LAYERS] = SECTION(NULL, read_layers, get_pattern, write_pattern, put_pattern) },
+    .section = { [OF_FACTORS] = SECTION(NULL, check_heads) },
     .missing = MISSING({ "vocab_size", 50304 }, { "rms_norm_eps", 1e-5 }, { "rope_theta", 5e5 },
                        { "eos_token_id", 50279 }),
     .layer = { .qk_norm = QK_NORM_WHOLE, .norms = NORM_AFTER },
-    .hidden_multiple = true, .local = true, .pattern = 4, .yarn_keys = yarn_keys,
+    .windows = { WINDOW_NEEDED, 4096, 4, pattern_rule, .files = FILES_LAYERS },
+    .hidden_multiple = true, .local = true, .yarn_keys = yarn_keys,
 };

@@ -72,12 +72,11 @@ static const struct tensor_name names[] = {
 const struct family family_phi3 = {
     .type = "phi3", .names = LIST("Phi3ForCausalLM"), .gguf = "phi3",
     .tensors = names, .reads = LIST("partial_rotary_factor", "rope.scaling.attn_factor"),
-    .section = { [OF_WINDOW] = &window_of_all,
-                 [OF_ROPE] = SECTION(NULL, read_rope, get_rope, write_rope, put_long) },
+    .section = { [OF_ROPE] = SECTION(NULL, read_rope, get_rope, write_rope, put_long) },
     .missing = MISSING({ "vocab_size", 32064 }, { "hidden_size", 3072 }, { "intermediate_size", 8192 },
                        { "max_position_embeddings", 4096 }, { "rms_norm_eps", 1e-5 }, { "bos_token_id", 1 },
                        { "eos_token_id", 32000 }),
-    .joined = true, .window = WINDOW_GIVEN, .partial = 1, .rope = read_long,
+    .joined = true, .windows = { WINDOW_GIVEN, .files = FILES_WINDOW }, .partial = 1, .rope = read_long,
     .rope_keys = LIST("long_factor", "short_factor"),
     /* older files call longrope su or yarn */
     .ropes = (const struct rope_name[]){ { "default", ROPE_PLAIN }, { "longrope", ROPE_LONG },

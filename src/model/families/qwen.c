@@ -19,13 +19,28 @@ static const struct missing qwen_missing[] = {
     { "num_hidden_layers", 24 }, { "num_key_value_heads", 4 }, { "max_position_embeddings", 32768 }, { 0 }
 };
 
+/* Windows are in the layers from max_window_layers on; of Qwen2-MoE in every other layer before it. */
+static int first_rule(const struct reading *r, bool windowed[])
+{
+    struct json v;
+    size_t first = 28;
+    const int found = js_get(r->root, "max_window_layers", &v, r->e);
+    if (found < 0 || (found && js_size(&v, 0, INT32_MAX, &first, r->e)))
+        return -1;
+    for (size_t l = 0; l < r->c->n_layers; l++)
+        windowed[l] = r->f == &family_qwen2_moe ? l < first && l % 2 == 0 : l >= first;
+    return 0;
+}
+
+#define QWEN_WINDOWS .windows = { WINDOW_SWITCHED, 4096, .rule = first_rule }
+
 const struct family family_qwen2 = {
     .type = "qwen2", .names = LIST("Qwen2ForCausalLM"), .gguf = "qwen2",
-    .missing = qwen_missing, .qkv_bias = true, .window = WINDOW_QWEN,
+    .missing = qwen_missing, .qkv_bias = true, QWEN_WINDOWS,
 }, family_qwen3 = {
     .type = "qwen3", .names = LIST("Qwen3ForCausalLM"), .gguf = "qwen3",
     .missing = qwen3_missing, .layer = { .qk_norm = QK_NORM }, .attention_bias = true,
-    .window = WINDOW_QWEN,
+    QWEN_WINDOWS,
 };
 
 /* ---- experts ---- */
@@ -95,11 +110,11 @@ const struct family family_qwen2_moe = {
     .section = { [OF_EXPERTS] = SECTION(qwen2_moe_keys, read_experts, get_qwen_experts, NULL,
                                         put_qwen_experts) },
     .missing = qwen2_moe_missing, .qkv_bias = true, .qkv_bias_key = true, .experts = true,
-    .window = WINDOW_OTHER,
+    QWEN_WINDOWS,
 }, family_qwen3_moe = {
     .type = "qwen3_moe", .names = LIST("Qwen3MoeForCausalLM"), .gguf = "qwen3moe",
     .section = { [OF_EXPERTS] = SECTION(qwen3_moe_keys, read_experts, get_qwen_experts, NULL,
                                         put_qwen_experts) },
     .missing = qwen3_moe_missing, .layer = { .qk_norm = QK_NORM }, .attention_bias = true, .experts = true,
-    .window = WINDOW_SWITCH,
+    .windows = { WINDOW_SWITCHED, 4096 },
 };

@@ -106,8 +106,7 @@ static int put_states(const struct putting *p)
     return 0;
 }
 
-static const struct section states = { state_keys, read_states, get_states, write_states, put_states },
-                            no_window = { window_keys, NULL, get_no_window, NULL, NULL };
+static const struct section states = { state_keys, read_states, get_states, write_states, put_states };
 
 static const struct tensor_name names[] = {
     { "nextn.eh_proj.weight", "mtp.fc.weight", DRAFTS },
@@ -132,7 +131,7 @@ const struct family family_qwen3_5 = {
     .type = "qwen3_5", .text_type = "qwen3_5_text", .gguf = "qwen35", .tensors = names,
     .reads = LIST("partial_rotary_factor"),
     .names = LIST("Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"),
-    .section = { [OF_STATES] = &states, [OF_WINDOW] = &no_window },
+    .section = { [OF_STATES] = &states },
     .missing = MISSING({ "vocab_size", 248320 }, { "intermediate_size", 12288 },
                        { "num_attention_heads", 16 }, { "num_key_value_heads", 4 }, { "head_dim", 256 },
                        { "max_position_embeddings", 32768 }),
@@ -179,7 +178,7 @@ const struct family family_qwen3_5_moe = {
     .names = LIST("Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration"),
     .section = { [OF_SIZES] = SECTION(size_keys, NULL, get_sizes),
                  [OF_EXPERTS] = SECTION(expert_keys, read_experts, get_all_experts, NULL, put_experts),
-                 [OF_STATES] = &states, [OF_WINDOW] = &no_window },
+                 [OF_STATES] = &states },
     .missing = MISSING({ "vocab_size", 248320 }, { "hidden_size", 2048 }, { "intermediate_size", 2048 },
                        { "num_hidden_layers", 40 }, { "num_attention_heads", 16 },
                        { "num_key_value_heads", 2 }, { "head_dim", 256 },

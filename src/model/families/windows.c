@@ -1,9 +1,12 @@
-/* Windows in some of the layers, whose frequencies may be others. Start at read_pattern. */
+/* Which layers have a window, as struct windows of a family says. Start at read_window. */
 #include <string.h>
 
 #include "src/model/families/family.h"
 
-static const char pattern[] = "sliding_window_pattern";
+static const char window_key[] = "attention.sliding_window",
+                  pattern_key[] = "attention.sliding_window_pattern";
+
+/* ---- config.json ---- */
 
 int read_layer_types(const struct reading *r, struct json *v, const char *special, bool is[])
 {
@@ -27,52 +30,121 @@ int read_layer_types(const struct reading *r, struct json *v, const char *specia
                                          r->c->n_layers);
 }
 
-void set_windows(struct config *c, const bool windowed[])
+int pattern_rule(const struct reading *r, bool windowed[])
 {
-    for (size_t l = 0; l < c->n_layers; l++)
-        c->layer[l].window = windowed[l] ? c->window : 0;
+    static const char key[] = "sliding_window_pattern";
+    size_t every;
+    if (get_size(r->root, key, r->f->windows.pattern, NULL_MISSING, INT32_MAX, &every, r->e))
+        return -1;
+    for (size_t l = 0; l < r->c->n_layers; l++)
+        windowed[l] = (l + 1) % every != 0;
+    return get_value(r->root, key, &(struct json){ 0 }, r->e);
 }
 
-int read_pattern(const struct reading *r)
+static int rule_of(const struct reading *r, bool windowed[])
 {
-    struct config *c = r->c;
+    const struct windows *f = &r->f->windows;
+    for (size_t l = 0; l < r->c->n_layers; l++)
+        windowed[l] = !f->pattern || (l + 1) % f->pattern;
+    return f->rule ? f->rule(r, windowed) : !f->pattern;
+}
+
+/* Reads the window; 0: there is none. *use: the keys of layers count. A section before may have another
+ * number for a missing key. */
+static int read_size(const struct reading *r, bool *use)
+{
+    const struct windows *f = &r->f->windows;
     struct json v;
-    size_t every;
-    bool derived[CONFIG_LAYERS_MAX] = { 0 }, windowed[CONFIG_LAYERS_MAX];
-    if (get_size(r->root, "sliding_window", 4096, NULL_REFUSED, INT32_MAX, &c->window, r->e) ||
-        get_size(r->root, pattern, r->f->pattern, NULL_MISSING, INT32_MAX, &every, r->e))
+    *use = f->given != WINDOW_NULL;
+    if (f->given == WINDOW_SWITCHED && get_bool(r->root, "use_sliding_window", false, use, r->e))
         return -1;
-    for (size_t l = 0; l < c->n_layers; l++)
-        derived[l] = (l + 1) % every != 0;
-    memcpy(windowed, derived, sizeof derived);
-    const int found = read_layer_types(r, &v, "sliding_attention", windowed),
-              has = get_value(r->root, pattern, &(struct json){ 0 }, r->e);
-    if (found < 0 || has < 0)
+    const int found = js_get(r->root, "sliding_window", &v, r->e);
+    if (found < 0)
         return -1;
-    if (found && has && memcmp(windowed, derived, sizeof derived))
-        return js_bad(&v, r->e, "%s %zu names other layers: they must agree", pattern, every);
-    set_windows(c, windowed);
-    for (size_t l = 0; l < c->n_layers; l++)
-        c->layer[l].local = r->f->local && windowed[l];
+    const bool number = found && (f->given == WINDOW_NEEDED || !is_null(&v));
+    if (f->given == WINDOW_NULL && number)
+        return js_bad(&v, r->e, "%s models have no window: allowed is null", r->f->type);
+    const size_t missing = r->c->window ? r->c->window : f->missing;
+    r->c->window = *use && !found ? missing : 0;
+    return *use && number ? js_size(&v, 1, INT32_MAX, &r->c->window, r->e) : 0;
+}
+
+int read_window(const struct reading *r)
+{
+    const struct windows *f = &r->f->windows;
+    struct config *c = r->c;
+    struct json list;
+    bool use, rule[CONFIG_LAYERS_MAX] = { false }, windowed[CONFIG_LAYERS_MAX];
+    if (f->given == WINDOW_UNREAD)
+        return 0;
+    if (read_size(r, &use))
+        return -1;
+    const int must_agree = use ? rule_of(r, rule) : 0;
+    if (!c->window)
+        memset(rule, 0, sizeof rule);
+    memcpy(windowed, rule, sizeof rule);
+    if (must_agree < 0 || read_layer_types(r, &list, "sliding_attention", windowed) < 0)
+        return -1;
+    for (size_t l = 0; l < c->n_layers; l++) {
+        struct layer_spec *s = &c->layer[l];
+        if (!c->window && windowed[l])
+            return js_bad(&list, r->e, "sliding_attention needs %ssliding_window",
+                          f->given == WINDOW_SWITCHED ? "use_sliding_window and " : "");
+        if (must_agree && windowed[l] != rule[l])
+            return js_bad(&list, r->e, "layer %zu of this %s model has %s_attention", l, r->f->type,
+                          rule[l] ? "sliding" : "full");
+        s->window = windowed[l] ? c->window : 0;
+        if (r->f->local || f->rest_local)
+            s->local = c->window && windowed[l] == r->f->local;
+    }
     return 0;
 }
 
-/* A key names the layers with a window, or says that every n-th has none. */
-int get_pattern(struct getting *m)
+/* ---- GGUF ---- */
+
+const struct key window_keys[] = {
+    { "sliding_window", window_key, SIZE(window), 1, INT32_MAX, 0, NONZERO | UNREAD },
+    { 0 }
+};
+
+int get_window(struct getting *m)
 {
-    static const char name[] = "attention.sliding_window_pattern";
-    struct config *c = m->c;
-    size_t every = m->f->pattern;
+    const struct windows *f = &m->f->windows;
+    size_t *window = &m->c->window;
     char key[KEY_BYTES];
-    const struct gguf_value *v = gguf_find(m->g, gguf_key(key, m->f, name)), *list = NULL;
+    if (f->given == WINDOW_NEEDED && need_uint(m, window_key, 0, INT32_MAX, window))
+        return -1;
+    if (*window && f->files == FILES_WINDOW && gguf_find(m->g, gguf_key(key, m->f, pattern_key)))
+        return gguf_bad(m->g, key, m->e, "windows in some of the layers are not implemented");
+    return *window && f->files == FILES_NONE
+               ? gguf_bad(m->g, gguf_key(key, m->f, window_key), m->e,
+                          "found %zu, for %s this is not implemented; allowed is 0", *window, m->f->gguf)
+               : 0;
+}
+
+/* A key names the layers with a window, or says that every n-th has none. */
+int get_windowed(struct getting *m)
+{
+    struct config *c = m->c;
+    size_t every = m->f->windows.pattern;
+    char key[KEY_BYTES];
+    const struct gguf_value *v = gguf_find(m->g, gguf_key(key, m->f, pattern_key)), *list = NULL;
+    if (m->f->windows.files != FILES_LAYERS || !c->window)
+        return 0;
     if (v && v->is_array ? gguf_array(m->g, key, GGUF_BOOL, &list, m->e) < 0
-                         : read_uint(m, name, 0, 1, INT32_MAX, &every) < 0)
+                         : read_uint(m, pattern_key, 0, 1, INT32_MAX, &every) < 0)
         return -1;
     if (list && list->n != c->n_layers)
         return gguf_bad(m->g, key, m->e, "%zu layers, needed are %zu", list->n, c->n_layers);
     for (size_t l = 0; l < c->n_layers; l++)
         c->layer[l].window = (list ? gguf_int_at(list, l) : (int64_t)((l + 1) % every)) ? c->window : 0;
     return 0;
+}
+
+void write_no_window(const struct writing *w)
+{
+    if (w->f->windows.writes_null && !w->c->window)
+        jw_null(w->w, "sliding_window");
 }
 
 /* Whether a layer has a window, or a state. */
@@ -86,9 +158,10 @@ void write_layer_types(const struct writing *w, const char *special)
     jw_close(w->w, ']');
 }
 
-void write_pattern(const struct writing *w)
+void write_windowed(const struct writing *w)
 {
-    write_layer_types(w, "sliding_attention");
+    if (w->f->windows.files == FILES_LAYERS)
+        write_layer_types(w, "sliding_attention");
 }
 
 void put_layers(const struct putting *p, const char *name, size_t n)
@@ -99,17 +172,29 @@ void put_layers(const struct putting *p, const char *name, size_t n)
         gguf_add_bool(p->o, l < p->c->n_layers && is_special(&p->c->layer[l]));
 }
 
-int put_pattern(const struct putting *p)
+/* A file that says the window alone has it in the layers that the rule of the family says. */
+static bool is_rule(const struct putting *p)
 {
-    if (p->f->local)
-        put_real(p, "rope.freq_base_swa", p->c->rope.local_theta);
-    put_layers(p, "attention.sliding_window_pattern", p->c->n_layers);
-    return 0;
+    struct config c = *p->c;
+    struct json none;
+    bool rule[CONFIG_LAYERS_MAX], same = true;
+    js_check(&none, "", "{}", 2, p->e);
+    rule_of(&(struct reading){ p->f, &c, &none, &none, p->e }, rule);
+    for (size_t l = 0; l < c.n_layers; l++)
+        same &= (c.layer[l].window > 0) == rule[l];
+    return same;
 }
 
-const struct key needed_window_keys[] = {
-    { "sliding_window", "attention.sliding_window", SIZE(window), 1, INT32_MAX, 0, NEEDED | UNREAD },
-    { 0 }
-};
-const struct section window_of_some = { needed_window_keys, NULL, NULL, NULL, NULL },
-                     layers_of_pattern = { NULL, read_pattern, get_pattern, write_pattern, put_pattern };
+int put_windowed(const struct putting *p)
+{
+    if (!p->c->window)
+        return 0;
+    if (p->f->windows.files != FILES_LAYERS)
+        return p->f->windows.files == FILES_WINDOW && is_rule(p)
+                   ? 0
+                   : put_lacks(p, "a window in some of the layers");
+    if (p->f->local)
+        put_real(p, "rope.freq_base_swa", p->c->rope.local_theta);
+    put_layers(p, pattern_key, p->c->n_layers);
+    return 0;
+}
