@@ -1,7 +1,7 @@
 #!/bin/bash
 # make-deb.sh PROGRAM: build a Debian package of the files that `make install` installs, with the program
-# stripped. It goes to build/longhand_VERSION_ARCHITECTURE.deb, or into the folder DEB. `make deb` calls this
-# script.
+# stripped, and of scripts/debian-copyright. It goes to build/longhand_VERSION_ARCHITECTURE.deb, or into the
+# folder DEB. `make deb` calls this script.
 #
 # The package needs the libraries of the release that it was built on; dpkg-shlibdeps finds their packages.
 # VERSION is that of the program, the day of its commit, and the commit.
@@ -20,6 +20,7 @@ env -u MAKEFLAGS -u MFLAGS make -s --no-print-directory install BUILD="$(dirname
     DESTDIR="$tmp/root" PREFIX=/usr
 strip "$tmp/root/usr/bin/longhand"
 gzip -9n "$tmp/root/usr/share/man/man1/longhand.1"
+install -m 644 scripts/debian-copyright "$tmp/root/usr/share/doc/longhand/copyright"
 mv "$tmp/root/usr/share/zsh/site-functions" "$tmp/root/usr/share/zsh/vendor-completions"   # as Debian's zsh
 
 arch=$(dpkg --print-architecture)

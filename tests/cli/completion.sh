@@ -145,11 +145,23 @@ if command -v dpkg-deb >/dev/null && command -v dpkg-shlibdeps >/dev/null && com
         dpkg-deb -x "$TMP"/longhand_*_"$(dpkg --print-architecture)".deb "$TMP/deb" 2>>"$TMP/err"
     result make_deb $? "$(cat "$TMP/err")"
     (cd "$TMP/deb/usr" && find . -type f | sort) >"$TMP/a"
-    sed 's|man1/longhand.1$|&.gz|; s|zsh/site-functions|zsh/vendor-completions|' "$TMP/b" >"$TMP/c"
+    (sed 's|man1/longhand.1$|&.gz|; s|zsh/site-functions|zsh/vendor-completions|' "$TMP/b"
+     echo ./share/doc/longhand/copyright) | sort >"$TMP/c"
     same the_package_has_the_installed_files "$TMP/c" "$TMP/a"
     dpkg-deb -f "$TMP"/longhand_*.deb Depends >"$TMP/a"
     [ "$(grep -cE 'libc6 \(.*libsqlite3-0 .*zlib1g ' "$TMP/a")" = 1 ] &&
         [ "$("$TMP/deb/usr/bin/longhand" --version)" = "$("$L" --version)" ]
     result the_package_names_its_libraries_and_its_program_runs $? "$(cat "$TMP/a")"
+    # The copyright file names every linked library and every included header of uthash, and has the text of
+    # every licence.
+    licences=$TMP/deb/usr/share/doc/longhand/copyright
+    { objdump -p "$TMP/deb/usr/bin/longhand" | sed -n 's/^ *NEEDED *\(.*\.so\).*/\1/p'
+      grep -rhoE '^ *# *include *<ut.*\.h>' src kernels ngram kvmgr runs | sed 's/.*<\(.*\)>/\1/' | sort -u
+    } | while read -r name; do grep '^Files:' "$licences" | grep -qF " $name" || echo "$name"; done >"$TMP/a"
+    sed -n 's/^License: //p' "$licences" | sort -u | while read -r name; do
+        grep -xF -A 1 "License: $name" "$licences" | grep -q '^ ' || echo "$name"
+    done >>"$TMP/a"
+    [ ! -s "$TMP/a" ] && grep -q 'not yet chosen by its owner' "$licences"
+    result the_package_names_licences $? "$(cat "$TMP/a")"
 else skip make_deb "no dpkg-dev here"; fi
 exit $failed
