@@ -1,6 +1,6 @@
 /* The drafters, one line each: the name of the number, and the file src/decode/drafters/NAME.c, which defines
  * drafter_NAME. Lists, reports and bits have this order. No file has it: jobs, snapshots and stores have
- * names. To add a drafter, write its file and add a line (docs/architecture.md). */
+ * names. To add a drafter, write its file and add a line (CONTRIBUTING.md). */
 #pragma once
 
 #define DRAFTERS(X)              \

@@ -2,7 +2,8 @@
 # The documents: scripts/bench_tables.py makes their tables, the files that they name exist, and they keep
 # their bounds.
 . tests/cli/lib.inc
-documents="README.md docs/architecture.md docs/bench.md docs/serve.md docs/tried.md"
+documents="README.md CONTRIBUTING.md tests/README.md docs/architecture.md docs/bench.md docs/serve.md
+           docs/tried.md"
 
 mkdir -p "$TMP/tree/scripts"
 cp -r README.md docs "$TMP/tree"
@@ -13,13 +14,17 @@ result tables_are_those_of_the_script $? "run scripts/bench_tables.py: $(head -3
 
 folders='src|kernels|kvmgr|ngram|runs|tests|scripts|docs'
 for f in $(grep -ohE "\`($folders)/[A-Za-z0-9_./-]+\`" $documents | tr -d '`' | grep -v NAME | sort -u) \
-    $(grep -ohE '\]\([a-z/_]+\.(md|png)\)' README.md | tr -d ']()'); do
+    $(grep -ohE '\]\([A-Za-z/_]+\.(md|png)\)' README.md CONTRIBUTING.md | tr -d ']()'); do
     [ -e "$f" ] || echo "$f"
 done >"$TMP/missing"
 [ ! -s "$TMP/missing" ]; result documents_name_files_that_exist $? "$(cat "$TMP/missing")"
 
-[ "$(wc -l <README.md)" -le 150 ] && [ "$(wc -l <docs/bench.md)" -le 170 ]
-result documents_keep_their_lengths $? "$(wc -l README.md docs/bench.md)"
+[ "$(wc -l <README.md)" -le 150 ] && [ "$(wc -l <docs/bench.md)" -le 170 ] &&
+    [ "$(wc -l <CONTRIBUTING.md)" -le 120 ]
+result documents_keep_their_lengths $? "$(wc -l README.md docs/bench.md CONTRIBUTING.md)"
+
+for f in tests/cli/*.patch; do grep -qF "\`$f\`" CONTRIBUTING.md || echo "$f"; done >"$TMP/missing"
+[ ! -s "$TMP/missing" ]; result each_recipe_has_its_patch $? "$(cat "$TMP/missing")"
 
 # The papers are those of docs/paper.md.
 [ "$(sed -n 's/^version: //p' CITATION.cff)" = "$("$LONGHAND" --version | sed -n '1s/^longhand //p')" ] &&

@@ -1,8 +1,9 @@
 #!/bin/bash
-# The recipes of docs/architecture.md hold. A patch that adds a drafter is one file and one line; a patch that
-# adds a filter of sampling is one row and its function; a patch that adds a line to a verb, or a field to the
-# body of a request, is one row. With them the program builds, and knows the new names wherever it lists them.
-# The patches go to a copy of the tree with its objects, so that only what depends on the tables is compiled.
+# The recipes of CONTRIBUTING.md hold. A patch that adds a drafter or a family is one file and one line; a
+# patch that adds a filter of sampling is one row and its function; a patch that adds a line to a verb, a
+# figure to the reports, or a field to the body of a request, is one row. With them the program builds, and
+# knows the new names wherever it lists them. All patches go to one copy of the tree with its objects, so that
+# only what depends on the tables is compiled, once.
 . tests/cli/lib.inc
 if [ $slower != 1 ]; then skip an_added_drafter_and_filter "the copy is built without sanitizers"; exit 0; fi
 tree=$TMP/tree objects=$(dirname "$LONGHAND")
@@ -10,15 +11,15 @@ mkdir -p "$tree/$objects" && cp -a Makefile ./*.mk src ngram kvmgr runs kernels 
     cp -a "$objects"/{src,ngram,kvmgr,runs,kernels,cuda-*,liblonghand.a} "$tree/$objects" || exit 1
 [ ! -d build/cu ] || cp -a build/cu "$tree/build"
 patched() { (cd "$tree" && patch -p1 -s -E --no-backup-if-mismatch "$@" <tests.patch); }
-cat tests/cli/{echo,min-q,row,field,tiny}.patch >"$tree/tests.patch"
+cat tests/cli/*.patch >"$tree/tests.patch"
+small() # NAME FILES LINES: the patch changes so many files, and adds at most so many lines
+{
+    [ "$(grep -c '^diff' "tests/cli/$1.patch")" = "$2" ] &&
+        [ "$(grep -c '^+[^+]' "tests/cli/$1.patch")" -le "$3" ]
+}
 
-[ "$(grep -c '^diff' tests/cli/echo.patch)" = 2 ] && [ "$(grep -c '^diff' tests/cli/min-q.patch)" = 3 ] &&
-    [ "$(grep -c '^+[^+]' tests/cli/min-q.patch)" -le 12 ] &&
-    [ "$(grep -c '^diff' tests/cli/row.patch)" = 1 ] && [ "$(grep -c '^diff' tests/cli/field.patch)" = 1 ] &&
-    [ "$(grep -c '^+[^+]' tests/cli/field.patch)" = 1 ] &&
-    [ "$(grep -c '^+[^+]' tests/cli/row.patch)" -le 2 ] &&
-    [ "$(grep -c '^diff' tests/cli/tiny.patch)" = 2 ] &&
-    [ "$(grep -c '^+[^+]' tests/cli/tiny.patch)" -le 30 ] && patched &&
+small echo 2 20 && small min-q 3 12 && small row 1 2 && small field 1 1 && small tiny 2 30 &&
+    small figure 1 1 && small verb 5 16 && patched &&
     (cd "$tree" && make -j2 longhand) >"$TMP/log" 2>&1
 result an_added_drafter_and_filter_build $? "$(grep -m 5 -iE 'error|warning' "$TMP/log")"
 ! grep -q 'warning:' "$TMP/log"; result and_without_warnings $? "$(grep -m 5 warning: "$TMP/log")"
@@ -75,6 +76,18 @@ check its_range_is_that_of_the_row 2 "^longhand: --min-q: '101' is not a number 
 "$L" inspect -m $MODEL >"$TMP/text"; "$L" inspect -m $MODEL --json >"$TMP/json"
 grep -q '^bytes .*, [0-9.]* a parameter' "$TMP/text" && grep -qE '"bytes_per_parameter": [0-9.]+,' "$TMP/json"
 result inspect_has_an_added_row $? "$(grep '^bytes' "$TMP/text")"
+
+# ---- the figure: rows of a round; the verb: twins ----
+"$L" report 2 --csv >"$TMP/report"; "$L" report 2 --json >"$TMP/json"
+head -1 "$TMP/report" | grep -q ',rows_per_round,' && grep -qE '"rows_per_round": [0-9.]+' "$TMP/json"
+result a_report_has_an_added_figure $? "$(head -1 "$TMP/report")"
+"$L" version | sed -n 's/ (not on this CPU)//g; s/^twins: //p' | tr ' ' '\n' >"$TMP/a"; "$L" twins >"$TMP/b"
+same an_added_verb_runs "$TMP/a" "$TMP/b"
+for list in 'help' 'help --man' 'help --completion bash'; do
+    "$L" $list | grep -q twins || echo "$list"
+done >"$TMP/missing"
+[ ! -s "$TMP/missing" ]; result and_is_listed $? "$(cat "$TMP/missing")"
+check and_takes_no_arguments 2 "twins" twins x
 
 # ---- the field: a title ----
 "$L" help batch | grep -qE '^ +title +the title of the text$'; result a_field_is_in_the_help $?

@@ -1,6 +1,6 @@
 /* A family of models. Its file NAME.c is the one place that describes the family: its names, its keys in
  * config.json and in GGUF files, the names of its tensors, and what is special about its layers. To add a
- * family, write its file and add a line to families.h (docs/architecture.md).
+ * family, write its file and add a line to families.h (CONTRIBUTING.md).
  *
  * A description is a list of sections. A section is a table of keys and, where a table does not suffice, a
  * function for each of four ways:
