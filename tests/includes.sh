@@ -6,11 +6,20 @@
 #     includes    every #include of the product that names a folder further down
 #     symbols     every object file that needs a symbol from a folder further down
 #     circles     every set of object files that need each other's symbols, directly or through further files
+#     units       every set of units that include each other. A unit is NAME.c with NAME.h and NAME_impl.h,
+#                 the header of its further files. STANDING has the includes that may close a circle
 #
-# The script prints each violation and the symbols that cause it. Then it plants an include that runs
-# upwards and two files that call each other in a copy of the tree, and checks that it finds them.
+# The script prints each violation and the symbols or includes that cause it. Then it plants an include that
+# runs upwards, files that call each other and headers that include each other in a copy of the tree, and
+# checks that it finds them.
 ORDER="src/base kernels kernels/cuda ngram kvmgr src/model src/text/jinja src/text src/sample src/decode
        runs/store src/request runs/work runs/report runs/serve src/cli src/lab"
+# In each of these the second unit is a part of the first one, or a row of its table, and works on its struct.
+STANDING="src/decode/draft:src/decode/verify_published src/decode/engine:src/decode/weights
+          src/model/config:src/model/families/family src/model/families/families:src/model/families/family
+          src/model/model:src/model/per_layer src/model/tensors:src/model/encode
+          src/model/tensors:src/model/families/family src/request/job_params:src/request/kinds
+          src/request/options:src/request/kinds"
 build=$(realpath "$(dirname "${LONGHAND:-build/cc/longhand}")")
 TMP=$(mktemp -d) || exit 1
 trap 'rm -rf "$TMP"' EXIT
@@ -72,6 +81,21 @@ needs()
         }' | sort
 }
 
+# FOLDER: lines "UNIT needs UNIT: FILE:LINE..", from the includes that STANDING does not have.
+unit_needs()
+{
+    sources "$1" | (cd "$1" && xargs grep -n '^ *# *include *"') | awk -v standing="$STANDING" '
+        BEGIN { n = split(standing, pair, " "); for (i = 1; i <= n; i++) stands[pair[i]] = 1 }
+        function unit(path) { sub(/(_impl)?\.[a-z]+$/, "", path); return path }
+        {
+            split($0, part, ":"); split($0, quoted, "\"")
+            from = unit(part[1]); to = unit(quoted[2])
+            if (from != to && !((from ":" to) in stands))
+                list[from " needs " to ":"] = list[from " needs " to ":"] " " part[1] ":" part[2]
+        }
+        END { for (k in list) print k list[k] }' | sort
+}
+
 # Of the lines of `needs`: those that run upwards.
 upward_needs()
 {
@@ -80,9 +104,9 @@ upward_needs()
         place(to) > place($1)'
 }
 
-# Of the lines of `needs`: those between files of one circle, that is where the second file reaches the
-# first one. For speed, files that no file needs, and files that need no file, are removed first, again and
-# again.
+# Of the lines of `needs` or `unit_needs`: those between files of one circle, that is where the second file
+# reaches the first one. For speed, files that no file needs, and files that need no file, are removed first,
+# again and again.
 circles()
 {
     awk '
@@ -123,6 +147,13 @@ upward_needs <"$TMP/needs" >"$TMP/upward"
 empty no_symbol_is_needed_upwards "$TMP/upward"
 circles <"$TMP/needs" >"$TMP/circles"
 empty no_circle_of_files "$TMP/circles"
+unit_needs . >"$TMP/units"
+circles <"$TMP/units" >"$TMP/circles"
+empty no_circle_of_units "$TMP/circles"
+for pair in $STANDING; do
+    cat "${pair%:*}"{.c,.h,_impl.h} 2>/dev/null | grep -q "include \"${pair#*:}[._]" || echo "$pair"
+done >"$TMP/gone"
+empty no_standing_include_is_gone "$TMP/gone"
 
 # ---- the test of this test ----
 
@@ -146,6 +177,12 @@ upward_includes "$TMP/tree" >"$TMP/found"
 found planted_include_of_the_lab_is_found '^src/cli/cmd_list.c:[0-9]+ includes src/lab/bench.h$' "$TMP/found"
 found planted_include_is_found '^src/model/rope.c:[0-9]+ includes src/text/chat.h$' "$TMP/found"
 found unknown_folder_is_found '^src/stray has no place' "$TMP/found"
+
+echo '#include "src/sample/sample.h"' >>"$TMP/tree/src/sample/sampling.c"
+unit_needs "$TMP/tree" >"$TMP/units"
+circles <"$TMP/units" >"$TMP/found"
+found planted_circle_of_units_is_found '^src/sample/sampling needs src/sample/sample: .*/sampling.c:' \
+    "$TMP/found"
 
 plant src/text/one.c 'int two(void); int one(void); int one(void) { return two(); }'
 plant src/text/two.c 'int three(void); int two(void); int two(void) { return three(); }'

@@ -1,6 +1,6 @@
 /* Reads one line of a batch file, or the body of a request: the forms of a line, and what must be in it. Its
  * fields are rows of line_fields.c. Start at batch_line_read. */
-#include "src/request/line_fields.h"
+#include "src/request/batch_line_impl.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* The fields of a line. A table names every field, where it may stand, and the function that reads it; loops
  * over the table do the rest. Start at own_fields. */
-#include "src/request/line_fields.h"
+#include "src/request/batch_line_impl.h"
 
 #include <pthread.h>
 #include <stdio.h>

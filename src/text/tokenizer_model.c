@@ -1,5 +1,6 @@
 /* The model of tokenizer.json: vocabulary, merges and added tokens, and the lookup tables for encoding.
  * Start at tok_read_model, tok_read_added and tok_prepare. */
+#include "src/text/tokenizer.h"
 #include "src/text/tokenizer_json.h"
 
 #include <stdio.h>
@@ -391,3 +392,11 @@ int tok_read_added(struct tokenizer *t, const struct field *f, size_t n, struct 
     return build_set(t, &t->raw, false, &f->v, e) || build_set(t, &t->normalized, true, &f->v, e) ? -1 : 0;
 }
 
+int32_t tokenizer_special(const struct tokenizer *t, const char *text, size_t n)
+{
+    const uint32_t id = n ? tok_find(t, text, n) : NO_ID;
+    for (size_t i = 0; i < t->n_added; i++)
+        if (t->added[i].id == id && (t->added[i].flags & ADDED_SPECIAL))
+            return (int32_t)id;
+    return -1;
+}

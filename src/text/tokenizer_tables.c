@@ -1,7 +1,6 @@
 /* The lower layer of the tokenizer: growing memory, hash tables of tokens and merges, GPT-2's byte alphabet,
  * normalizers, and reading of JSON objects. Its data are in src/text/tokenizer_tables.h; start there. */
-#include "src/text/tokenizer.h"
-#include "src/text/tokenizer_json.h"
+#include "src/text/tokenizer_tables.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -193,13 +192,4 @@ int tok_flag(const struct field *f, bool *x, bool otherwise, struct err *e)
 int tok_no_memory(const struct json *v, struct err *e)
 {
     return err_set(e, ERR_FAILED, "%s: no memory for the tokenizer", v->file);
-}
-
-int32_t tokenizer_special(const struct tokenizer *t, const char *text, size_t n)
-{
-    const uint32_t id = n ? tok_find(t, text, n) : NO_ID;
-    for (size_t i = 0; i < t->n_added; i++)
-        if (t->added[i].id == id && (t->added[i].flags & ADDED_SPECIAL))
-            return (int32_t)id;
-    return -1;
 }

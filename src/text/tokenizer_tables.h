@@ -1,6 +1,6 @@
 /* The parts of tokenizer.json as data, shared by the files of the tokenizer. From bottom to top:
  *
- *   tokenizer_tables.c   growing memory, hash tables, the byte alphabet, normalizers
+ *   tokenizer_tables.c   growing memory, hash tables, the byte alphabet, normalizers, JSON objects
  *   tokenizer_split.c    the split patterns
  *   tokenizer_bpe.c      merging
  *   tokenizer_decode.c   ids -> text
@@ -9,6 +9,7 @@
  *   tokenizer.c          the public functions: added tokens, pre-tokenizers, the template */
 #pragma once
 #include "src/base/base.h"
+#include "src/base/json.h"
 #include "src/base/sha256.h"
 #include "src/base/unicode.h"
 
@@ -153,3 +154,14 @@ void bpe_free(struct bpe *w);
 
 /* Builds the tables for decoding, after the rest of t is read. */
 int tok_build_shown(struct tokenizer *t, const char *file, struct err *e);
+
+/* A member of an object of tokenizer.json. */
+struct field { const char *name; bool required, given; struct json v; };
+
+/* Reads the members of an object into the fields of their names; a NULL name ends the fields. An unknown
+ * key, a repeated key and a missing required key are errors. */
+int tok_fields(const struct json *object, struct field *f, struct err *e);
+static inline bool field_null(const struct field *f) { return !f->given || js_kind(&f->v) == JS_NULL; }
+/* Reads a flag. null and a missing key give the default. */
+int tok_flag(const struct field *f, bool *x, bool otherwise, struct err *e);
+int tok_no_memory(const struct json *v, struct err *e);

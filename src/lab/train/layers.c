@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/lab/train/layers_gpu.h"
+#include "src/lab/train/layers_impl.h"
 
 /* Rows of an item of the pool; queries of a block. */
 enum { ROW_BLOCK = 16, QUERIES = 64 };

@@ -1,6 +1,6 @@
-/* Layers on a GPU (layers_gpu.h): calls of device_train.h. Products are by cuBLAS, with bf16 operands. struct
- * layers_gpu has the arrays that only a GPU needs. */
-#include "src/lab/train/layers_gpu.h"
+/* Layers on a GPU (layers_impl.h): calls of device_train.h. Products are by cuBLAS, with bf16 operands.
+ * struct layers_gpu has the arrays that only a GPU needs. */
+#include "src/lab/train/layers_impl.h"
 
 #include <stdlib.h>
 

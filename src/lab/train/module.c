@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/lab/train/layers_gpu.h"
+#include "src/lab/train/layers_impl.h"
 #include "src/lab/train/train.h"
 
 /* Parameters that one work item of the pool processes. */
