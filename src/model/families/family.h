@@ -173,6 +173,18 @@ bool in_list(const char *const *list, const char *word);
 
 /* ---- what several families share ---- */
 
+/* The keys of experts of Qwen. norm: more rules of norm_topk_prob. */
+#define QWEN_EXPERTS(norm)                                                                                  \
+    { "num_local_experts", NULL, SIZE(n_experts), 1, EXPERTS_MAX, 128, UNWRITTEN },                         \
+    { "num_experts", "expert_count", SIZE(n_experts), 1, EXPERTS_MAX, 0, NONZERO | KEEPS },                 \
+    { "num_experts_per_tok", "expert_used_count", SIZE(experts_used), 1, HI_EXPERTS, 8, NONZERO },          \
+    { "moe_intermediate_size", "expert_feed_forward_length", SIZE(expert_ffn), 1, EXPERT_FFN_MAX, 768,      \
+      NONZERO },                                                                                            \
+    { "norm_topk_prob", NULL, BOOL(experts_normalised), 0, 1, 0, norm }
+#define SHARED_EXPERT                                                                                       \
+    { "shared_expert_intermediate_size", "expert_shared_feed_forward_length", SIZE(shared_ffn), 1,          \
+      EXPERT_FFN_MAX, 5632, NEEDED }
+
 extern const struct section llama_sections[SECTIONS];
 extern const struct key size_keys[], mixtral_keys[], head_keys[], window_keys[];
 
@@ -186,13 +198,11 @@ int missing_key(const struct json *in, const char *key, struct err *e);
 int need_real(const struct json *in, const char *key, double lo, double hi, double *x, struct err *e);
 
 int read_mixtral(const struct reading *r);
-int check_experts_used(const struct reading *r);
-/* Gives all layers experts. Whether some layers have none. */
-void set_experts(struct config *c);
+/* Gives all layers experts, and checks how many of them a row uses. */
+int read_experts(const struct reading *r);
 bool some_are_dense(const struct config *c);
-/* Check that a file says how many experts a row uses, if it has some; and that it has some. */
+/* Checks that a file has experts, and says how many of them a row uses. */
 int get_experts(struct getting *m);
-int need_experts(struct getting *m);
 int put_experts(const struct putting *p);
 int read_heads(const struct reading *r);
 int get_heads(struct getting *m);

@@ -105,18 +105,17 @@ static int need_size(const struct reading *r, const char *key, size_t hi, size_t
     return found < 0 ? -1 : js_size(&v, 1, hi, x, r->e);
 }
 
-static int read_experts(const struct reading *r)
+static int read_beside(const struct reading *r)
 {
     struct config *c = r->c;
     if (!c->experts_beside)
         return 0;
     c->experts_normalised = true;
-    set_experts(c);
     return need_size(r, "num_experts", EXPERTS_MAX, &c->n_experts) ||
                    need_size(r, "top_k_experts", c->n_experts, &c->experts_used) ||
                    need_size(r, "moe_intermediate_size", EXPERT_FFN_MAX, &c->expert_ffn)
                ? -1
-               : 0;
+               : read_experts(r);
 }
 
 static int get_gemma_experts(struct getting *m)
@@ -413,7 +412,7 @@ static const struct tensor_name names[] = {
 };
 
 static const struct section sizes = { size_keys, read_sizes, get_sizes, NULL, put_sizes },
-    experts = { expert_keys, read_experts, get_gemma_experts, NULL, put_experts },
+    experts = { expert_keys, read_beside, get_gemma_experts, NULL, put_experts },
     heads = { head_keys, read_heads, get_gemma_heads, NULL, put_gemma_heads },
     cap = { cap_keys, NULL, NULL, NULL, NULL },
     window = { window_keys, read_window, get_window, write_own, NULL },

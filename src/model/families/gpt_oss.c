@@ -1,7 +1,7 @@
 /* gpt-oss: windows in every second layer, clamped experts with biases, and a further logit of each head. */
 #include "src/model/families/family.h"
 
-static int read_experts(const struct reading *r)
+static int read_clamped(const struct reading *r)
 {
     struct config *c = r->c;
     struct json v, method;
@@ -20,7 +20,7 @@ static int read_experts(const struct reading *r)
 static int get_oss_experts(struct getting *m)
 {
     struct config *c = m->c;
-    return need_experts(m) || need_uint(m, "feed_forward_length", 0, EXPERT_FFN_MAX, &c->ffn) ||
+    return get_experts(m) || need_uint(m, "feed_forward_length", 0, EXPERT_FFN_MAX, &c->ffn) ||
                    read_uint(m, "expert_feed_forward_length", 0, c->ffn, c->ffn, &c->expert_ffn) < 0
                ? -1
                : 0;
@@ -54,7 +54,7 @@ static const struct tensor_name names[] = {
 const struct family family_gpt_oss = {
     .type = "gpt_oss", .names = LIST("GptOssForCausalLM"), .gguf = "gpt-oss",
     .tensors = names, .reads = LIST("quantization_config"),
-    .section = { [OF_EXPERTS] = SECTION(mixtral_keys, read_experts, get_oss_experts, NULL, put_oss_experts) },
+    .section = { [OF_EXPERTS] = SECTION(mixtral_keys, read_clamped, get_oss_experts, NULL, put_oss_experts) },
     .missing = MISSING({ "vocab_size", 201088 }, { "hidden_size", 2880 }, { "intermediate_size", 2880 },
                        { "num_hidden_layers", 36 }, { "num_attention_heads", 64 },
                        { "num_key_value_heads", 8 }, { "head_dim", 64 },

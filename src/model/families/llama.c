@@ -24,22 +24,18 @@ const struct key mixtral_keys[] = {
     { 0 }
 };
 
-int check_experts_used(const struct reading *r)
+int read_experts(const struct reading *r)
 {
-    const struct config *c = r->c;
+    struct config *c = r->c;
     struct json v;
+    for (size_t l = 0; l < c->n_layers; l++)
+        c->layer[l].experts = true;
     if (c->experts_used <= c->n_experts)
         return 0;
     return err_set(r->e, ERR_INPUT, "%s: num_experts_per_tok is %zu, allowed are 1 to %s %zu", r->root->file,
                    c->experts_used,
                    js_get(r->root, "num_experts", &v, r->e) == 1 ? "num_experts" : "num_local_experts",
                    c->n_experts);
-}
-
-void set_experts(struct config *c)
-{
-    for (size_t l = 0; l < c->n_layers; l++)
-        c->layer[l].experts = true;
 }
 
 bool some_are_dense(const struct config *c)
@@ -55,27 +51,18 @@ int read_mixtral(const struct reading *r)
     struct config *c = r->c;
     c->expert_ffn = c->ffn;
     c->experts_normalised = true;
-    set_experts(c);
     return c->ffn > EXPERT_FFN_MAX
                ? err_set(r->e, ERR_INPUT, "%s: intermediate_size is %zu, allowed for experts are 1 to %d",
                          r->root->file, c->ffn, EXPERT_FFN_MAX)
-               : check_experts_used(r);
-}
-
-int need_experts(struct getting *m)
-{
-    char key[KEY_BYTES];
-    return m->c->n_experts ? get_experts(m)
-                           : gguf_bad(m->g, gguf_key(key, m->f, "expert_count"), m->e,
-                                      "the key is missing, or 0");
+               : read_experts(r);
 }
 
 int get_experts(struct getting *m)
 {
+    const bool none = !m->c->n_experts;
     char key[KEY_BYTES];
-    return m->c->experts_used || !m->c->n_experts
-               ? 0
-               : gguf_bad(m->g, gguf_key(key, m->f, "expert_used_count"), m->e, "the key is missing, or 0");
+    gguf_key(key, m->f, none ? "expert_count" : "expert_used_count");
+    return none || !m->c->experts_used ? gguf_bad(m->g, key, m->e, "the key is missing, or 0") : 0;
 }
 
 /* A file of architecture llama may have experts; other families without a section have none. */
@@ -85,7 +72,7 @@ static int get_maybe_experts(struct getting *m)
         { NULL, "expert_count", SIZE(n_experts), 0, 0, 0 },
         { NULL, "expert_used_count", SIZE(experts_used), 0, 0, 0 }, { 0 }
     };
-    return keys_get(m, m->f->experts ? mixtral_keys : none) || get_experts(m) ? -1 : 0;
+    return keys_get(m, m->f->experts ? mixtral_keys : none) || (m->c->n_experts && get_experts(m)) ? -1 : 0;
 }
 
 static void write_maybe_experts(const struct writing *w) { keys_write(w, mixtral_keys); }
@@ -96,8 +83,7 @@ int put_experts(const struct putting *p)
     const struct config *c = p->c;
     if (c->n_experts && !c->experts_normalised)
         return put_lacks(p, "norm_topk_prob false");
-    return c->n_experts && some_are_dense(c) ? put_lacks(p, "a layer without experts")
-                                                                     : 0;
+    return c->n_experts && some_are_dense(c) ? put_lacks(p, "a layer without experts") : 0;
 }
 
 /* ---- heads ---- */
@@ -109,24 +95,33 @@ const struct key head_keys[] = {
     { 0 }
 };
 
-int read_heads(const struct reading *r)
+/* Completes the heads, and checks them by the names of keys in config.json, or after `at` of a GGUF file.
+ * multiple: hidden_size is one of the heads even if head_dim is given. */
+static int check_heads(struct config *c, const char *file, const char *at, bool multiple, struct err *e)
 {
-    struct config *c = r->c;
+    static const char *const names[][4] = {
+        { "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim" },
+        { "embedding_length", "attention.head_count", "attention.head_count_kv", "attention.key_length" },
+    };
+    const char *const *name = names[*at != 0];
     const size_t given = c->head_dim;
     c->n_kv_heads = c->n_kv_heads ? c->n_kv_heads : c->n_heads;
-    if (c->n_heads % c->n_kv_heads)
-        return err_set(r->e, ERR_INPUT,
-                       "%s: num_attention_heads %zu is not a multiple of num_key_value_heads %zu",
-                       r->root->file, c->n_heads, c->n_kv_heads);
-    if (c->hidden % c->n_heads && (!given || r->f->hidden_multiple))
-        return err_set(r->e, ERR_INPUT, "%s: hidden_size %zu is not a multiple of num_attention_heads %zu",
-                       r->root->file, c->hidden, c->n_heads);
     c->head_dim = given ? given : c->hidden / c->n_heads;
+    const size_t x[] = { c->hidden, c->n_heads, c->n_kv_heads };
+    for (size_t i = 2; i-- > (given && !multiple);)
+        if (x[i] % x[i + 1])
+            return err_set(e, ERR_INPUT, "%s: %s%s %zu is not a multiple of %s%s %zu", file, at, name[i], x[i],
+                           at, name[i + 1], x[i + 1]);
     return c->head_dim % 2 == 0 && c->head_dim <= HEAD_DIM_MAX
                ? 0
-               : err_set(r->e, ERR_INPUT, "%s: head_dim is %zu%s, allowed are even numbers up to %d",
-                         r->root->file, c->head_dim, given ? "" : " (hidden_size / num_attention_heads)",
+               : err_set(e, ERR_INPUT, "%s: %s%s is %zu%s, allowed are even numbers up to %d", file, at,
+                         name[3], c->head_dim, given ? "" : " (hidden_size / num_attention_heads)",
                          HEAD_DIM_MAX);
+}
+
+int read_heads(const struct reading *r)
+{
+    return check_heads(r->c, r->root->file, "", r->f->hidden_multiple, r->e);
 }
 
 int get_heads(struct getting *m)
@@ -134,18 +129,8 @@ int get_heads(struct getting *m)
     struct config *c = m->c;
     size_t value_dim;
     char key[KEY_BYTES];
-    c->n_kv_heads = c->n_kv_heads ? c->n_kv_heads : c->n_heads;
-    if (c->n_heads % c->n_kv_heads)
-        return gguf_bad(m->g, gguf_key(key, m->f, "attention.head_count_kv"), m->e,
-                        "%zu, head_count %zu is not a multiple", c->n_kv_heads, c->n_heads);
-    if (!c->head_dim && c->hidden % c->n_heads)
-        return gguf_bad(m->g, gguf_key(key, m->f, "embedding_length"), m->e,
-                        "%zu is not a multiple of %zu heads", c->hidden, c->n_heads);
-    c->head_dim = c->head_dim ? c->head_dim : c->hidden / c->n_heads;
-    if (c->head_dim % 2 || c->head_dim > HEAD_DIM_MAX)
-        return gguf_bad(m->g, gguf_key(key, m->f, "attention.key_length"), m->e,
-                        "heads of %zu dimensions, allowed are even numbers up to %d", c->head_dim,
-                        HEAD_DIM_MAX);
+    if (check_heads(c, m->g->file, gguf_key(key, m->f, ""), false, m->e))
+        return -1;
     c->rotary = c->head_dim;
     if (read_uint(m, "attention.value_length", 0, c->head_dim, c->head_dim, &value_dim) < 0 ||
         read_uint(m, "rope.dimension_count", 0, m->f->partial > 0 ? 2 : c->head_dim, c->head_dim,
@@ -240,7 +225,7 @@ const struct family family_mistral = {
 
 const struct family family_mixtral = {
     .type = "mixtral", .names = LIST("MixtralForCausalLM"), .gguf = "llama",
-    .section = { [OF_EXPERTS] = SECTION(mixtral_keys, read_mixtral, get_experts, NULL, put_experts) },
+    .section = { [OF_EXPERTS] = SECTION(mixtral_keys, read_mixtral, NULL, NULL, put_experts) },
     .missing = MISSING({ "intermediate_size", 14336 }, { "num_key_value_heads", 8 },
                        { "max_position_embeddings", 131072 }, { "rms_norm_eps", 1e-5 }, { "rope_theta", 1e6 },
                        { "bos_token_id", 1 }, { "eos_token_id", 2 }),

@@ -45,28 +45,16 @@ const struct family family_qwen2 = {
 
 /* ---- experts ---- */
 
-#define QWEN_EXPERTS                                                                                        \
-    { "num_local_experts", NULL, SIZE(n_experts), 1, EXPERTS_MAX, 128, UNWRITTEN },                         \
-    { "num_experts", "expert_count", SIZE(n_experts), 1, EXPERTS_MAX, 0, NONZERO | KEEPS },                 \
-    { "num_experts_per_tok", "expert_used_count", SIZE(experts_used), 1, HI_EXPERTS, 8, NONZERO },          \
-    { "moe_intermediate_size", "expert_feed_forward_length", SIZE(expert_ffn), 1, EXPERT_FFN_MAX, 768,      \
-      NONZERO },                                                                                            \
-    { "norm_topk_prob", NULL, BOOL(experts_normalised), 0, 1, 0 }
-
-static const struct key qwen2_moe_keys[] = {
-    QWEN_EXPERTS,
-    { "shared_expert_intermediate_size", "expert_shared_feed_forward_length", SIZE(shared_ffn), 1,
-      EXPERT_FFN_MAX, 5632, NEEDED },
-    { 0 }
-}, qwen3_moe_keys[] = { QWEN_EXPERTS, { 0 } };
+static const struct key qwen2_moe_keys[] = { QWEN_EXPERTS(0), SHARED_EXPERT, { 0 } },
+                        qwen3_moe_keys[] = { QWEN_EXPERTS(0), { 0 } };
 
 /* Reads the layers without experts: those of mlp_only_layers, and all but every decoder_sparse_step-th. */
-static int read_experts(const struct reading *r)
+static int read_some_experts(const struct reading *r)
 {
     struct config *c = r->c;
     struct json list, x;
     size_t step, l;
-    if (check_experts_used(r) ||
+    if (read_experts(r) ||
         get_size(r->root, "decoder_sparse_step", 1, NULL_MISSING, CONFIG_LAYERS_MAX, &step, r->e))
         return -1;
     for (l = 0; l < c->n_layers; l++)
@@ -92,7 +80,7 @@ static int get_qwen_experts(struct getting *m)
 {
     struct config *c = m->c;
     c->experts_normalised = normalises(m->f);
-    if (need_experts(m) || (!c->expert_ffn && need_uint(m, "feed_forward_length", 0, 1 << 24, &c->ffn)))
+    if (get_experts(m) || (!c->expert_ffn && need_uint(m, "feed_forward_length", 0, 1 << 24, &c->ffn)))
         return -1;
     c->expert_ffn = c->expert_ffn ? c->expert_ffn : MAX(c->ffn / c->experts_used, (size_t)1);
     return 0;
@@ -107,13 +95,13 @@ static int put_qwen_experts(const struct putting *p)
 
 const struct family family_qwen2_moe = {
     .type = "qwen2_moe", .names = LIST("Qwen2MoeForCausalLM"), .gguf = "qwen2moe",
-    .section = { [OF_EXPERTS] = SECTION(qwen2_moe_keys, read_experts, get_qwen_experts, NULL,
+    .section = { [OF_EXPERTS] = SECTION(qwen2_moe_keys, read_some_experts, get_qwen_experts, NULL,
                                         put_qwen_experts) },
     .missing = qwen2_moe_missing, .qkv_bias = true, .qkv_bias_key = true, .experts = true,
     QWEN_WINDOWS,
 }, family_qwen3_moe = {
     .type = "qwen3_moe", .names = LIST("Qwen3MoeForCausalLM"), .gguf = "qwen3moe",
-    .section = { [OF_EXPERTS] = SECTION(qwen3_moe_keys, read_experts, get_qwen_experts, NULL,
+    .section = { [OF_EXPERTS] = SECTION(qwen3_moe_keys, read_some_experts, get_qwen_experts, NULL,
                                         put_qwen_experts) },
     .missing = qwen3_moe_missing, .layer = { .qk_norm = QK_NORM }, .attention_bias = true, .experts = true,
     .windows = { WINDOW_SWITCHED, 4096 },

@@ -141,29 +141,19 @@ const struct family family_qwen3_5 = {
 
 /* ---- with experts, whose weights are always normalised ---- */
 
-static const struct key expert_keys[] = {
-    { "num_local_experts", NULL, SIZE(n_experts), 1, EXPERTS_MAX, 256, UNWRITTEN },
-    { "num_experts", "expert_count", SIZE(n_experts), 1, EXPERTS_MAX, 0, NONZERO | KEEPS },
-    { "num_experts_per_tok", "expert_used_count", SIZE(experts_used), 1, HI_EXPERTS, 8, NONZERO },
-    { "moe_intermediate_size", "expert_feed_forward_length", SIZE(expert_ffn), 1, EXPERT_FFN_MAX, 512,
-      NEEDED },
-    { "norm_topk_prob", NULL, BOOL(experts_normalised), 0, 1, 0, UNREAD },
-    { "shared_expert_intermediate_size", "expert_shared_feed_forward_length", SIZE(shared_ffn), 1,
-      EXPERT_FFN_MAX, 512, NEEDED },
-    { 0 }
-};
+static const struct key expert_keys[] = { QWEN_EXPERTS(UNREAD), SHARED_EXPERT, { 0 } };
 
-static int read_experts(const struct reading *r)
+static int read_all_experts(const struct reading *r)
 {
     r->c->experts_normalised = true;
-    set_experts(r->c);
-    return check_experts_used(r);
+    return read_experts(r);
 }
 
 static int get_all_experts(struct getting *m)
 {
     m->c->experts_normalised = true;
-    return need_experts(m);
+    return get_experts(m) ? -1 : need_uint(m, "expert_feed_forward_length", 0, EXPERT_FFN_MAX,
+                                           &m->c->expert_ffn);
 }
 
 /* A file need not have feed_forward_length, and convert does not write it. */
@@ -177,12 +167,14 @@ const struct family family_qwen3_5_moe = {
     .reads = LIST("partial_rotary_factor", "feed_forward_length"),
     .names = LIST("Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration"),
     .section = { [OF_SIZES] = SECTION(size_keys, NULL, get_sizes),
-                 [OF_EXPERTS] = SECTION(expert_keys, read_experts, get_all_experts, NULL, put_experts),
+                 [OF_EXPERTS] = SECTION(expert_keys, read_all_experts, get_all_experts, NULL, put_experts),
                  [OF_STATES] = &states },
     .missing = MISSING({ "vocab_size", 248320 }, { "hidden_size", 2048 }, { "intermediate_size", 2048 },
                        { "num_hidden_layers", 40 }, { "num_attention_heads", 16 },
                        { "num_key_value_heads", 2 }, { "head_dim", 256 },
-                       { "max_position_embeddings", 32768 }),
+                       { "max_position_embeddings", 32768 }, { "num_local_experts", 256 },
+                       { "moe_intermediate_size", 512 },
+                       { "shared_expert_intermediate_size", 512 }),
     .layer = { .qk_norm = QK_NORM, .gated = true }, .attention_bias = true, .experts = true, .partial = 0.25,
     .rope_keys = rope_keys, .draft_layer = true,
 };
