@@ -41,20 +41,16 @@ static const struct foreign expert_keys[] = {
     { "num_local_experts", ZERO }, { "num_experts", ZERO }, { "moe_intermediate_size", ZERO },
 };
 
-static bool has_type_name(const struct family *f, const struct json *v)
+static bool is_one_of(const struct json *v, const char *const *list)
 {
-    bool has = js_is(v, f->type) || (f->text_type && js_is(v, f->text_type));
-    for (const char *const *type = f->types; type && *type; type++)
-        has |= js_is(v, *type);
-    return has;
+    while (list && *list && !js_is(v, *list))
+        list++;
+    return list && *list;
 }
 
-static bool has_name(const struct family *f, const struct json *v)
+static bool has_type_name(const struct family *f, const struct json *v)
 {
-    bool has = false;
-    for (const char *const *name = f->names; name && *name; name++)
-        has |= js_is(v, *name);
-    return has;
+    return js_is(v, f->type) || (f->text_type && js_is(v, f->text_type)) || is_one_of(v, f->types);
 }
 
 /* The family that model_type and architectures name. One of the two keys may be missing; they must agree. */
@@ -77,7 +73,7 @@ static const struct family *find_family(const struct json *root, struct err *e)
     if (has_list && !is_neutral(&list, EMPTY)) {
         for (struct js_walk w = js_walk(&list); js_next(&w, NULL, &name);)
             for (size_t i = 0; (f = family_at(i)); i++)
-                if (has_name(f, &name) && (!family || family == f))
+                if (is_one_of(&name, f->names) && (!family || family == f))
                     return f;
         if (has_type)
             return js_bad(&list, e, "model_type %s needs %s", family->type, family->names[0]), NULL;
@@ -90,65 +86,50 @@ static const struct family *find_family(const struct json *root, struct err *e)
     return family;
 }
 
-/* The settings of the text model, which a wrapper has in text_config: 1, or 0: it has none. */
-static int find_text_config(const struct json *root, struct json *text, struct err *e)
+/* The family of the text model of type `type` in text_config, where f is that of the wrapper, or the first of
+ * those that share its wrapper. */
+static const struct family *find_in_wrapper(const struct family *f, const struct json *type, struct err *e)
 {
-    const int found = get_value(root, "text_config", text, e);
-    if (found > 0 && js_kind(text) != JS_OBJECT)
-        return js_bad(text, e, "allowed is an object");
-    return found;
-}
-
-/* The family of the text model of a wrapper of several families, which is called `wrapper`: the first of them
- * if the text model has no type. */
-static const struct family *find_wrapped(const struct json *root, const char *wrapper, struct json *text,
-                                         struct err *e)
-{
-    struct json type;
-    const struct family *f;
+    const struct family *g;
     char allowed[128] = "";
-    int found = find_text_config(root, text, e);
-    if (found <= 0)
-        return found < 0 ? NULL
-                         : (err_set(e, ERR_INPUT, "%s: text_config is missing", root->file), NULL);
-    found = get_value(text, "model_type", &type, e);
-    for (size_t i = 0; found >= 0 && (f = family_at(i)); i++) {
+    for (size_t i = 0; (g = family_at(i)); i++) {
         const size_t n = strlen(allowed);
-        if (!f->wrapper_type || strcmp(f->wrapper_type, wrapper))
+        if (g != f && !(f->wrapper_type && g->wrapper_type && strcmp(f->wrapper_type, g->wrapper_type) == 0))
             continue;
-        if (!found || js_is(&type, f->type))
-            return f;
-        snprintf(allowed + n, sizeof allowed - n, "%s%s", n ? " and " : "", f->type);
+        if (has_type_name(g, type))
+            return g;
+        snprintf(allowed + n, sizeof allowed - n, "%s%s", n ? " and " : "",
+                 g->text_type ? g->text_type : g->type);
     }
-    if (found > 0)
-        js_bad(&type, e, "allowed are %s", allowed);
-    return NULL;
+    return js_bad(type, e, "allowed %s %s", f->wrapper_type ? "are" : "is", allowed), NULL;
 }
 
-/* The settings of the text model, and its family. NULL: an error. */
+/* The settings of the text model, which a wrapper has in text_config, and its family. NULL: an error. */
 static const struct family *find_text(const struct json *root, struct json *text, struct err *e)
 {
     struct json type;
-    const struct family *f;
+    const struct family *f, *wrapped = NULL;
     int found = get_value(root, "model_type", &type, e);
     if (found < 0)
         return NULL;
-    for (size_t i = 0; found && (f = family_at(i)); i++)
+    for (size_t i = 0; found && !wrapped && (f = family_at(i)); i++)
         if (f->wrapper_type && js_is(&type, f->wrapper_type))
-            return find_wrapped(root, f->wrapper_type, text, e);
-    f = find_family(root, e);
+            wrapped = f;
+    f = wrapped ? wrapped : find_family(root, e);
     *text = *root;
-    if (!f || !f->text_type)
+    if (!f || !(wrapped || f->text_type))
         return f;
-    found = find_text_config(root, text, e);
-    if (found <= 0) {
+    found = get_value(root, "text_config", text, e);
+    if (found == 0)
         *text = *root;
-        return found < 0 ? NULL : f;
-    }
+    if (found == 0 && wrapped)
+        err_set(e, ERR_INPUT, "%s: text_config is missing", root->file);
+    if (found <= 0)
+        return found < 0 || wrapped ? NULL : f;
+    if (js_kind(text) != JS_OBJECT)
+        return js_bad(text, e, "allowed is an object"), NULL;
     found = get_value(text, "model_type", &type, e);
-    if (found < 0 || (found && !has_type_name(f, &type)))
-        return found < 0 ? NULL : (js_bad(&type, e, "allowed is %s", f->text_type), NULL);
-    return f;
+    return found > 0 ? find_in_wrapper(f, &type, e) : found < 0 ? NULL : f;
 }
 
 /* Refuses keys that would change the numbers. */
@@ -168,72 +149,78 @@ static int refuse_foreign(const struct family *f, const struct json *root, struc
     return 0;
 }
 
-static int read_flags(struct config *c, const struct family *f, const struct json *root, struct err *e)
+/* Reads whether a model has biases. Elsewhere a bias that transformers would ignore is refused. */
+static int read_bias(const struct reading *r, const char *key, bool reads, bool *x)
 {
-    static const struct foreign biases[] = { { "attention_bias", NO }, { "mlp_bias", NO } };
     struct json v;
-    bool qkv_bias = f->qkv_bias, attention_bias = false;
-    int found = js_get(root, "hidden_act", &v, e);
+    if (reads)
+        return get_bool(r->root, key, family_missing(r->f, key, 0) != 0, x, r->e);
+    const int found = js_get(r->root, key, &v, r->e);
+    return found > 0 && !is_neutral(&v, NO) ? js_bad(&v, r->e, "%s models have none: allowed is false",
+                                                     r->f->type) : MIN(found, 0);
+}
+
+static int read_flags(const struct reading *r)
+{
+    const struct family *f = r->f;
+    struct config *c = r->c;
+    struct json v;
+    const int found = js_get(r->root, "hidden_act", &v, r->e);
     if (found < 0)
         return -1;
     if (found && !f->layer.gelu && !js_is(&v, "silu") && !js_is(&v, "swish"))
-        return js_bad(&v, e, "allowed are \"silu\" and \"swish\"");
-    if ((f->qkv_bias_key && get_bool(root, "qkv_bias", true, &qkv_bias, e)) ||
-        get_bool(root, "tie_word_embeddings", family_missing(f, "tie_word_embeddings", 0) != 0, &c->tied,
-                 e) ||
-        (f->attention_bias && get_bool(root, "attention_bias", family_missing(f, "attention_bias", 0) != 0,
-                                       &attention_bias, e)) ||
-        (f->mlp_bias && get_bool(root, "mlp_bias", false, &c->mlp_bias, e)))
+        return js_bad(&v, r->e, "allowed are \"silu\" and \"swish\"");
+    c->qkv_bias = f->qkv_bias;
+    /* Qwen2 has its biases whatever attention_bias says. */
+    if ((f->qkv_bias_key && get_bool(r->root, "qkv_bias", true, &c->qkv_bias, r->e)) ||
+        get_bool(r->root, "tie_word_embeddings", family_missing(f, "tie_word_embeddings", 0) != 0, &c->tied,
+                 r->e) ||
+        (!f->qkv_bias && read_bias(r, "attention_bias", f->attention_bias, &c->o_bias)) ||
+        read_bias(r, "mlp_bias", f->mlp_bias, &c->mlp_bias))
         return -1;
-    /* Qwen2 has its biases whatever attention_bias says. Elsewhere a bias that transformers would ignore
-     * is refused. */
-    for (size_t i = 0; i < 2; i++) {
-        if (i == 0 ? f->attention_bias || f->qkv_bias : f->mlp_bias)
-            continue;
-        found = js_get(root, biases[i].key, &v, e);
-        if (found < 0 || (found && !is_neutral(&v, biases[i].neutral)))
-            return found < 0 ? -1 : js_bad(&v, e, "%s models have none: allowed is false", f->type);
-    }
-    c->qkv_bias = qkv_bias || attention_bias;
-    c->o_bias = attention_bias;
-    return refuse_foreign(f, root, e);
+    c->qkv_bias |= c->o_bias;
+    return refuse_foreign(f, r->root, r->e);
 }
 
 static int read_sections(const struct reading *r)
 {
-    for (enum section_of i = 0; i < SECTIONS; i++) {
+    int rc = read_flags(r);
+    for (enum section_of i = 0; rc == 0 && i < SECTIONS; i++) {
         const struct section *s = family_section(r->f, i);
-        if (keys_read(r, s->keys) || (s->read && s->read(r)))
-            return -1;
+        rc = keys_read(r, s->keys) || (s->read && s->read(r)) ? -1 : 0;
     }
-    return 0;
+    return rc;
 }
 
-/* Whether an id is a whole number that no token has: no text holds it, and transformers takes it. */
-static bool is_no_token(struct config *c, const struct json *v, const char *key)
+/* Reads an id: 1; 0: a whole number that no token has, so that no text holds it, which transformers takes. */
+static int read_id(struct config *c, const struct json *v, const char *key, int32_t *id, struct err *e)
 {
-    int64_t id;
-    if (js_kind(v) != JS_NUMBER || !js_i64(v, &id) || (id >= 0 && (uint64_t)id < c->vocab))
-        return false;
-    c->no_token_key = key;
-    c->no_token = id;
-    return true;
+    int64_t none;
+    size_t x;
+    if (js_kind(v) == JS_NUMBER && js_i64(v, &none) && (none < 0 || (uint64_t)none >= c->vocab)) {
+        c->no_token_key = key;
+        c->no_token = none;
+        return 0;
+    }
+    if (js_size(v, 0, c->vocab - 1, &x, e))
+        return -1;
+    *id = (int32_t)x;
+    return 1;
 }
 
 static int add_eos(struct config *c, const struct json *v, struct err *e)
 {
-    size_t id, i = 0;
-    if (is_no_token(c, v, "eos_token_id"))
-        return 0;
-    if (js_size(v, 0, c->vocab - 1, &id, e))
-        return -1;
-    while (i < c->n_eos && c->eos[i] != (int32_t)id)
+    int32_t id;
+    size_t i = 0;
+    const int found = read_id(c, v, "eos_token_id", &id, e);
+    if (found <= 0)
+        return found;
+    while (i < c->n_eos && c->eos[i] != id)
         i++;
-    if (i < c->n_eos)
-        return 0;
-    if (c->n_eos == CONFIG_EOS_MAX)
+    if (i == CONFIG_EOS_MAX)
         return js_bad(v, e, "at most %d different ids are allowed", CONFIG_EOS_MAX);
-    c->eos[c->n_eos++] = (int32_t)id;
+    c->eos[i] = id;
+    c->n_eos = MAX(c->n_eos, i + 1);
     return 0;
 }
 
@@ -242,25 +229,27 @@ static int add_eos(struct config *c, const struct json *v, struct err *e)
 static int read_ids(struct config *c, const struct json *root, bool *has_eos, struct err *e)
 {
     struct json v, x;
-    size_t id;
+    int32_t bos;
     int found = get_value(root, "bos_token_id", &v, e);
-    if (found > 0 && is_no_token(c, &v, "bos_token_id"))
-        found = 0;
-    if (found < 0 || (found && js_size(&v, 0, c->vocab - 1, &id, e)))
+    if (found > 0)
+        found = read_id(c, &v, "bos_token_id", &bos, e);
+    if (found < 0)
         return -1;
     if (found && c->bos < 0)
-        c->bos = (int32_t)id;
+        c->bos = bos;
     found = js_get(root, "eos_token_id", &v, e);
-    *has_eos = found == 1;
+    *has_eos |= found == 1;
     if (found <= 0 || is_null(&v))
-        return found < 0 ? -1 : 0;
+        return MIN(found, 0);
     if (js_kind(&v) != JS_ARRAY)
         return add_eos(c, &v, e);
-    size_t n = 0;
-    for (struct js_walk w = js_walk(&v); js_next(&w, NULL, &x); n++)
-        if (n == CONFIG_EOS_MAX || add_eos(c, &x, e))
-            return n == CONFIG_EOS_MAX ? js_bad(&v, e, "allowed are 1 to %d ids", CONFIG_EOS_MAX) : -1;
-    return n ? 0 : js_bad(&v, e, "allowed are 1 to %d ids", CONFIG_EOS_MAX);
+    const size_t n = js_count(&v);
+    if (!n || n > CONFIG_EOS_MAX)
+        return js_bad(&v, e, "allowed are 1 to %d ids", CONFIG_EOS_MAX);
+    for (struct js_walk w = js_walk(&v); js_next(&w, NULL, &x);)
+        if (add_eos(c, &x, e))
+            return -1;
+    return 0;
 }
 
 /* Lists the heads of the cache, which layers are rings, and the sums, which have 32 bits. */
@@ -288,7 +277,7 @@ int config_parse(struct config *c, const char *file, const char *json, size_t n,
                  const char *generation, size_t gen_n, struct err *e)
 {
     struct json root, text;
-    bool has_eos = false, gen_has_eos = false, tied = false;
+    bool has_eos = false, tied = false;
     *c = (struct config){ .bos = -1 };
     if (js_check(&root, file, json, n, e))
         return -1;
@@ -301,14 +290,12 @@ int config_parse(struct config *c, const char *file, const char *json, size_t n,
     snprintf(c->model_type, sizeof c->model_type, "%s", f->type);
     for (size_t l = 0; l < CONFIG_LAYERS_MAX; l++)
         c->layer[l] = f->layer;
-    if (read_flags(c, f, &text, e) || read_sections(&(struct reading){ f, c, &text, &root, e }) ||
-        read_ids(c, &text, &has_eos, e))
+    if (read_sections(&(struct reading){ f, c, &text, &root, e }) || read_ids(c, &text, &has_eos, e))
         return -1;
-    if (text.s != root.s && (refuse_foreign(f, &root, e) || read_ids(c, &root, &gen_has_eos, e) ||
+    if (text.s != root.s && (refuse_foreign(f, &root, e) || read_ids(c, &root, &has_eos, e) ||
                              get_bool(&root, "tie_word_embeddings", false, &tied, e)))
         return -1;
     c->tied |= tied;
-    has_eos |= gen_has_eos;
     bool has_bos = js_get(&root, "bos_token_id", &(struct json){ 0 }, e);
     if (generation) {
         struct json gen;
@@ -317,7 +304,7 @@ int config_parse(struct config *c, const char *file, const char *json, size_t n,
             return -1;
         if (js_kind(&gen) != JS_OBJECT)
             return js_bad(&gen, e, "allowed is an object");
-        if (read_ids(c, &gen, &gen_has_eos, e) || config_read_generation(c, &gen, e))
+        if (read_ids(c, &gen, &has_eos, e) || config_read_generation(c, &gen, e))
             return -1;
         has_bos |= js_get(&gen, "bos_token_id", &(struct json){ 0 }, e);
     }

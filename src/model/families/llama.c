@@ -110,8 +110,8 @@ static int check_heads(struct config *c, const char *file, const char *at, bool 
     const size_t x[] = { c->hidden, c->n_heads, c->n_kv_heads };
     for (size_t i = 2; i-- > (given && !multiple);)
         if (x[i] % x[i + 1])
-            return err_set(e, ERR_INPUT, "%s: %s%s %zu is not a multiple of %s%s %zu", file, at, name[i], x[i],
-                           at, name[i + 1], x[i + 1]);
+            return err_set(e, ERR_INPUT, "%s: %s%s %zu is not a multiple of %s%s %zu", file, at, name[i],
+                           x[i], at, name[i + 1], x[i + 1]);
     return c->head_dim % 2 == 0 && c->head_dim <= HEAD_DIM_MAX
                ? 0
                : err_set(e, ERR_INPUT, "%s: %s%s is %zu%s, allowed are even numbers up to %d", file, at,
