@@ -139,21 +139,24 @@ enum jj_node_kind {
     N_CONTINUE,
 };
 
+/* Where the value of a name lies: frames outwards, and the slot in that frame. */
+struct jj_place { unsigned hops, slot; };
+
 struct jj_nodes { struct jj_node **v; size_t n, cap; };
 struct jj_argument { const struct jj_str *name; struct jj_node *value; int stars; }; /* name=value, *v, **v */
 struct jj_node {
     enum jj_node_kind kind;
     unsigned line, height;       /* height: of the operands below it */
-    int op;                      /* N_BINARY; jj_node of an operand of N_COMPARE: its operator */
+    int op;                      /* N_BINARY; a node around an operand of N_COMPARE; N_MACRO: NAMES_.. */
     V v;                         /* N_CONST; N_NAME, N_ATTR, N_FILTER, N_TEST, N_MACRO, N_SPACE_REF: a name */
     struct jj_node *a, *b, *c;   /* operands; N_FOR: target, iterable, test; N_SET: target, value */
-    struct jj_nodes list;        /* elements, operands; N_IF: tests; N_MACRO: parameters, N_WITH: values */
+    struct jj_nodes list;        /* elements, operands; N_IF: tests; N_MACRO: parameters, N_WITH: targets */
     struct jj_nodes body, other; /* blocks; N_IF: one node of kind N_OUTPUT for each body */
-    struct jj_nodes defaults;    /* N_MACRO; N_WITH: targets */
+    struct jj_nodes defaults;    /* N_MACRO; N_WITH: values */
     struct jj_argument *args; size_t n_args;
     const struct jj_builtin *builtin;        /* N_FILTER, N_TEST; NULL: unknown */
     const struct jj_str *attr;               /* N_SPACE_REF */
-    unsigned hops, slot;                     /* N_NAME, N_SPACE_REF, N_MACRO: frames outwards, place in it */
+    struct jj_place place;                   /* N_NAME, N_SPACE_REF, N_MACRO */
     struct jj_scope *scope, *test_scope, *else_scope;
     unsigned kwargs_slot, varargs_slot;      /* N_MACRO: slot + 1; 0: the macro does not name it */
     unsigned self_slot;                      /* N_FOR: the slot of `loop` */
@@ -162,8 +165,14 @@ struct jj_node {
 /* The names of a block that has its own. `load` says where a name's value comes from when the block
  * begins. */
 enum jj_load { LOAD_PARAM, LOAD_RESOLVE, LOAD_OUTER, LOAD_NOTHING };
-struct jj_symbol { const struct jj_str *name; enum jj_load load; bool stored; unsigned hops, slot; };
-struct jj_scope { struct jj_scope *parent; struct jj_symbol *v; size_t n, cap; bool top; };
+struct jj_symbol { const struct jj_str *name; enum jj_load load; bool stored; struct jj_place outer; };
+struct jj_scope {
+    struct jj_scope *parent;
+    struct jj_symbol *v; size_t n, cap;
+    struct jj_nodes uses, blocks;            /* names, and blocks with scopes of their own */
+};
+/* The arguments that no parameter takes; which of them the body of a macro names. */
+enum { NAMES_KWARGS = 1, NAMES_VARARGS = 2 };
 struct jj_frame { struct jj_frame *parent; const struct jj_scope *scope; V v[]; };
 
 struct jj_text { char *s; size_t n, cap; };             /* a text that grows, in the arena */
@@ -177,9 +186,11 @@ struct jinja {
     struct jj_token *tokens; size_t n_tokens, at;
     struct jj_dict *words;                              /* names and texts; true: a variable */
     bool soft, in_loop;                                 /* in a branch of an if; in the body of a loop */
-    struct jj_nodes body; struct jj_scope *root; bool loops;        /* jinja_loops_over_content */
+    int names;                                          /* NAMES_.. of the macro that is parsed */
+    struct jj_list *contents; bool loops;               /* names of content; jinja_loops_over_content */
+    struct jj_nodes body; struct jj_scope *root;
     /* a run */
-    struct jj_dict *globals, *context;                  /* variables given; names set at the top */
+    struct jj_dict *globals;                            /* variables given */
     struct jj_text *out, *main_out;                     /* now; that of the whole template, JJ_OUTPUT bytes */
     time_t now;
 };
@@ -272,7 +283,8 @@ void jj_put_float(struct jinja *j, struct jj_text *t, double f);            /* r
 
 void jj_lex(struct jinja *j, const char *text, size_t n);
 void jj_parse(struct jinja *j);
-void jj_resolve(struct jinja *j);                       /* hops, slot and scope of every node */
+void jj_push(struct jinja *j, struct jj_nodes *l, struct jj_node *n);
+void jj_resolve(struct jinja *j);                       /* the place or the scope of every node */
 
 /* ---- method.c ---- */
 

@@ -75,10 +75,38 @@ static struct jj_node *constant(struct jinja *j, V v)
     n->v = v;
     return n;
 }
-static void push(struct jinja *j, struct jj_nodes *l, struct jj_node *n)
+void jj_push(struct jinja *j, struct jj_nodes *l, struct jj_node *n)
 {
     l->v = jj_grow(j, l->v, l->n, &l->cap, sizeof *l->v);
     l->v[l->n++] = n;
+}
+
+/* ---- what a template does with content ---- */
+
+/* Whether the expression is the member, or a variable among `contents` that was set from one. */
+static bool has_member(struct jinja *j, const struct jj_node *n, const struct jj_list *contents)
+{
+    if (!n)
+        return false;
+    jj_work(j, 8 + 4 * contents->n);
+    const V *key = n->kind == N_NAME || n->kind == N_ATTR ? &n->v
+                   : n->kind == N_ITEM && n->b->kind == N_CONST ? &n->b->v : NULL;
+    for (size_t i = 0; key && key->kind == JJ_STR && i < contents->n; i++)
+        if ((i == 0 || n->kind == N_NAME) && jj_same(key->s, contents->v[i].s))
+            return true;
+    if (n->kind == N_ITEM && n->b->kind == N_SLICE)
+        return has_member(j, n->a, contents);
+    if (n->kind == N_COND)
+        return has_member(j, n->b, contents) || has_member(j, n->c, contents);
+    if (n->kind == N_OR || n->kind == N_AND)
+        return has_member(j, n->a, contents) || has_member(j, n->b, contents);
+    return n->kind == N_FILTER && has_member(j, n->a, contents);
+}
+
+/* A loop over the expression, or an element of it. */
+static void note_loop(struct jinja *j, const struct jj_node *n)
+{
+    j->loops = j->loops || has_member(j, n, j->contents);
 }
 
 /* ---- expressions ---- */
@@ -119,7 +147,7 @@ static struct jj_node *parse_tuple(struct jinja *j, int how, const char *end, bo
         if (now(j)->kind == T_VAR_END || now(j)->kind == T_BLOCK_END || is_op(j, ')') ||
             (end && is_name(j, end)))
             break;
-        push(j, &tuple->list, how == PLAIN ? parse_expression(j) : how == NO_COND ? parse_or(j)
+        jj_push(j, &tuple->list, how == PLAIN ? parse_expression(j) : how == NO_COND ? parse_or(j)
                                                                  : parse_primary(j, how));
         if (!is_op(j, ','))
             break;
@@ -141,6 +169,7 @@ static struct jj_node *parse_name(struct jinja *j, int how)
     for (size_t i = 0; i < 6; i++)
         if (jj_is(s, words[i]))
             return constant(j, i < 4 ? jj_bool(i < 2) : jj_none());
+    j->names |= jj_is(s, "kwargs") ? NAMES_KWARGS : jj_is(s, "varargs") ? NAMES_VARARGS : 0;
     if (how != TARGET_SPACE || !skip_op(j, '.'))
         return named(j, N_NAME, NULL, s);
     struct jj_node *n = named(j, N_SPACE_REF, NULL, s);
@@ -184,7 +213,7 @@ static struct jj_node *parse_primary(struct jinja *j, int how)
                 expect_op(j, ',');
             if (is_op(j, ']'))
                 break;
-            push(j, &n->list, parse_expression(j));
+            jj_push(j, &n->list, parse_expression(j));
         }
         expect_op(j, ']');
     } else if (skip_op(j, '{')) {
@@ -194,9 +223,9 @@ static struct jj_node *parse_primary(struct jinja *j, int how)
                 expect_op(j, ',');
             if (is_op(j, '}'))
                 break;
-            push(j, &n->list, parse_expression(j));
+            jj_push(j, &n->list, parse_expression(j));
             expect_op(j, ':');
-            push(j, &n->list, parse_expression(j));
+            jj_push(j, &n->list, parse_expression(j));
         }
         expect_op(j, '}');
     } else {
@@ -268,6 +297,7 @@ static struct jj_node *parse_subscript(struct jinja *j, struct jj_node *of)
         struct jj_token *t = now(j);
         if (t->kind == T_INT) {
             advance(j);
+            note_loop(j, of);
             return node(j, N_ITEM, of, constant(j, t->v));
         }
         return named(j, N_ATTR, of, expect_name(j));
@@ -277,10 +307,13 @@ static struct jj_node *parse_subscript(struct jinja *j, struct jj_node *of)
     while (!is_op(j, ']')) {
         if (tuple->list.n)
             expect_op(j, ',');
-        push(j, &tuple->list, parse_subscribed(j));
+        jj_push(j, &tuple->list, parse_subscribed(j));
     }
     expect_op(j, ']');
-    return node(j, N_ITEM, of, tuple->list.n == 1 ? tuple->list.v[0] : tuple);
+    struct jj_node *item = node(j, N_ITEM, of, tuple->list.n == 1 ? tuple->list.v[0] : tuple);
+    if (item->b->kind == N_CONST && item->b->v.kind == JJ_INT)
+        note_loop(j, of);
+    return item;
 }
 
 static struct jj_node *parse_postfix(struct jinja *j, struct jj_node *n)
@@ -400,9 +433,9 @@ static struct jj_node *parse_concat(struct jinja *j)
     if (!is_op(j, '~'))
         return first;
     struct jj_node *n = node(j, N_CONCAT, NULL, NULL);
-    push(j, &n->list, first);
+    jj_push(j, &n->list, first);
     while (skip_op(j, '~'))
-        push(j, &n->list, parse_product(j));
+        jj_push(j, &n->list, parse_product(j));
     return n;
 }
 static struct jj_node *parse_sum(struct jinja *j) { return binary(j, (int[]){ '+', '-', 0 }, parse_concat); }
@@ -433,7 +466,7 @@ static struct jj_node *parse_compare(struct jinja *j)
             n = node(j, N_COMPARE, first, NULL);
         struct jj_node *operand = node(j, N_COMPARE, parse_sum(j), NULL);
         operand->op = op;
-        push(j, &n->list, operand);
+        jj_push(j, &n->list, operand);
     }
     return n ? n : first;
 }
@@ -514,6 +547,8 @@ static struct jj_node *parse_set(struct jinja *j)
     n->a = parse_target(j, TARGET_SPACE, NULL);
     if (skip_op(j, '=')) {
         n->b = parse_tuple(j, PLAIN, NULL, false);
+        if (n->a->kind == N_NAME && has_member(j, n->b, j->contents))
+            jj_append(j, (V){ .kind = JJ_LIST, .list = j->contents }, n->a->v);
         return n;
     }
     n->kind = N_SET_BLOCK;
@@ -542,6 +577,7 @@ static struct jj_node *parse_for(struct jinja *j)
     if (!skip_name(j, "in"))
         unexpected(j, "'in'");
     n->b = parse_tuple(j, NO_COND, "recursive", false);
+    note_loop(j, n->b);
     if (skip_name(j, "if"))
         n->c = parse_expression(j);
     if (is_name(j, "recursive"))
@@ -569,11 +605,11 @@ static struct jj_node *parse_if(struct jinja *j)
     const bool soft = j->soft;
     do {
         advance(j);
-        push(j, &n->list, parse_tuple(j, NO_COND, NULL, false));
+        jj_push(j, &n->list, parse_tuple(j, NO_COND, NULL, false));
         j->soft = true;
         struct jj_node *branch = node(j, N_OUTPUT, NULL, NULL);
         branch->body = parse_block(j, ends);
-        push(j, &n->body, branch);
+        jj_push(j, &n->body, branch);
     } while (is_name(j, "elif"));
     if (skip_name(j, "else")) {
         n->other = parse_block(j, ends);
@@ -601,14 +637,18 @@ static struct jj_node *parse_macro(struct jinja *j)
     while (!is_op(j, ')')) {
         if (n->list.n)
             expect_op(j, ',');
-        push(j, &n->list, parse_param(j));
+        jj_push(j, &n->list, parse_param(j));
         if (skip_op(j, '='))
-            push(j, &n->defaults, parse_expression(j));
+            jj_push(j, &n->defaults, parse_expression(j));
         else if (n->defaults.n)
             jj_fail(j, "an argument without a value stands after one with a value");
     }
     advance(j);
+    const int names = j->names;
+    j->names = 0;
     n->body = parse_own_block(j, "endmacro", false);
+    n->op = j->names;
+    j->names |= names;
     return n;
 }
 
@@ -619,9 +659,9 @@ static struct jj_node *parse_with(struct jinja *j)
     while (now(j)->kind != T_BLOCK_END) {
         if (n->list.n)
             expect_op(j, ',');
-        push(j, &n->defaults, parse_param(j));
+        jj_push(j, &n->list, parse_param(j));
         expect_op(j, '=');
-        push(j, &n->list, parse_expression(j));
+        jj_push(j, &n->defaults, parse_expression(j));
     }
     n->body = parse_own_block(j, "endwith", true);
     return n;
@@ -659,7 +699,7 @@ static struct jj_node *parse_statement(struct jinja *j)
         while (now(j)->kind != T_BLOCK_END) {
             if (n->list.n)
                 expect_op(j, ',');
-            push(j, &n->list, parse_expression(j));
+            jj_push(j, &n->list, parse_expression(j));
         }
     }
     if (n)
@@ -688,11 +728,11 @@ static struct jj_nodes subparse(struct jinja *j, const char *const *ends)
             expect(j, T_BLOCK_END, "%}");
         } else {
             n = node(j, N_OUTPUT, NULL, NULL);
-            push(j, &n->list, t->kind == T_DATA ? constant(j, t->v) : parse_tuple(j, PLAIN, NULL, false));
+            jj_push(j, &n->list, t->kind == T_DATA ? constant(j, t->v) : parse_tuple(j, PLAIN, NULL, false));
             if (t->kind != T_DATA)
                 expect(j, T_VAR_END, "}}");
         }
-        push(j, &l, n);
+        jj_push(j, &l, n);
     }
     j->depth--;
     return l;
@@ -702,5 +742,7 @@ void jj_parse(struct jinja *j)
 {
     j->at = 0;
     j->line = 1;
+    j->contents = jj_list(j, JJ_LIST).list;
+    jj_append(j, (V){ .kind = JJ_LIST, .list = j->contents }, jj_cstr(j, "content"));
     j->body = subparse(j, NULL);
 }

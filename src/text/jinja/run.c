@@ -14,19 +14,16 @@ static enum flow block(struct jinja *j, struct jj_frame *f, const struct jj_node
 
 static V resolve(struct jinja *j, const struct jj_str *name)
 {
-    const V key = { .kind = JJ_STR, .s = name };
-    V *v = jj_get(j, j->context, key);
-    if (!v)
-        v = jj_get(j, j->globals, key);
+    const V *v = jj_get(j, j->globals, (V){ .kind = JJ_STR, .s = name });
     const struct jj_builtin *b = v ? NULL : jj_lookup(jj_functions, name);
     return v ? *v : b ? jj_function_of(j, b, jj_none()) : (V){ .kind = JJ_MISSING };
 }
 
-static V *variable(struct jj_frame *f, unsigned hops, unsigned slot)
+static V *variable(struct jj_frame *f, struct jj_place at)
 {
-    while (hops-- > 0)
+    while (at.hops-- > 0)
         f = f->parent;
-    return &f->v[slot];
+    return &f->v[at.slot];
 }
 
 static struct jj_frame *new_frame(struct jinja *j, struct jj_frame *parent, const struct jj_scope *s)
@@ -45,7 +42,7 @@ static void enter(struct jinja *j, struct jj_frame *f)
     for (size_t i = 0; i < f->scope->n; i++) {
         const struct jj_symbol *y = &f->scope->v[i];
         if (y->load == LOAD_OUTER)
-            f->v[i] = *variable(f->parent, y->hops, y->slot);
+            f->v[i] = *variable(f->parent, y->outer);
         else if (y->load == LOAD_RESOLVE)
             f->v[i] = resolve(j, y->name);
         else if (y->load == LOAD_NOTHING)
@@ -60,19 +57,12 @@ static struct jj_frame *entered(struct jinja *j, struct jj_frame *parent, const 
     return f;
 }
 
-static void set_variable(struct jinja *j, struct jj_frame *f, const struct jj_node *n, V v)
-{
-    *variable(f, n->hops, n->slot) = v;
-    if (f->scope->top)
-        jj_set(j, j->context, n->v, v);
-}
-
 static void assign(struct jinja *j, struct jj_frame *f, const struct jj_node *target, V v)
 {
     if (target->kind == N_NAME) {
-        set_variable(j, f, target, v);
+        *variable(f, target->place) = v;
     } else if (target->kind == N_SPACE_REF) {
-        V *space = variable(f, target->hops, target->slot);
+        V *space = variable(f, target->place);
         if (space->kind != JJ_SPACE)
             jj_fail(j, "'%.*s' is no namespace", JJ_SHOWN(target->v.s));
         if (target->attr->s[0] == '_')
@@ -167,7 +157,7 @@ static void bind(struct jinja *j, struct jj_frame *f, const struct jj_node *m, c
     V rest = jj_list(j, JJ_TUPLE), named = jj_dict(j, JJ_DICT);
     for (size_t i = 0; i < a->n; i++)
         if (i < n)
-            f->v[m->list.v[i]->slot] = a->v[i];
+            f->v[m->list.v[i]->place.slot] = a->v[i];
         else
             jj_append(j, rest, a->v[i]);
     if (rest.list->n && !m->varargs_slot)
@@ -178,7 +168,7 @@ static void bind(struct jinja *j, struct jj_frame *f, const struct jj_node *m, c
         while (i < n && !jj_same(m->list.v[i]->v.s, a->kw[k].name))
             i++;
         if (i < n)
-            f->v[m->list.v[i]->slot] = a->kw[k].value;
+            f->v[m->list.v[i]->place.slot] = a->kw[k].value;
         else if (m->kwargs_slot)
             jj_set(j, named.dict, (V){ .kind = JJ_STR, .s = a->kw[k].name }, a->kw[k].value);
         else
@@ -201,7 +191,7 @@ static V call_macro(struct jinja *j, const struct jj_call *c, const struct jj_ar
     bind(j, f, m, a);
     enter(j, f);
     for (size_t i = 0; i < m->list.n; i++) {
-        V *v = &f->v[m->list.v[i]->slot];
+        V *v = &f->v[m->list.v[i]->place.slot];
         const size_t first = m->list.n - m->defaults.n;
         if (v->kind == JJ_MISSING)
             *v = i >= first ? evaluate(j, f, m->defaults.v[i - first]) : jj_undefined(m->list.v[i]->v.s);
@@ -300,7 +290,7 @@ static V evaluate_inner(struct jinja *j, struct jj_frame *f, const struct jj_nod
     switch (n->kind) {
     case N_CONST: return n->v;
     case N_NAME:
-        v = *variable(f, n->hops, n->slot);
+        v = *variable(f, n->place);
         return v.kind == JJ_MISSING ? jj_undefined(n->v.s) : v;
     case N_TUPLE: case N_LIST: case N_DICT: return elements(j, f, n);
     case N_ATTR: return jj_attr(j, evaluate(j, f, n->a), n->v.s);
@@ -421,7 +411,7 @@ static enum flow conditional(struct jinja *j, struct jj_frame *f, const struct j
 
 static void check_space_refs(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
 {
-    if (n->kind == N_SPACE_REF && variable(f, n->hops, n->slot)->kind != JJ_SPACE)
+    if (n->kind == N_SPACE_REF && variable(f, n->place)->kind != JJ_SPACE)
         jj_fail(j, "'%.*s' is no namespace", JJ_SHOWN(n->v.s));
     for (size_t i = 0; n->kind == N_TUPLE && i < n->list.n; i++)
         check_space_refs(j, f, n->list.v[i]);
@@ -433,7 +423,7 @@ static enum flow captured_statement(struct jinja *j, struct jj_frame *f, const s
     struct jj_frame *inner = n->kind == N_WITH ? new_frame(j, f, n->scope) : entered(j, f, n->scope);
     if (n->kind == N_WITH) {
         for (size_t i = 0; i < n->list.n; i++)
-            assign(j, inner, n->defaults.v[i], evaluate(j, f, n->list.v[i]));
+            assign(j, inner, n->list.v[i], evaluate(j, f, n->defaults.v[i]));
         enter(j, inner);
         return block(j, inner, &n->body);
     }
@@ -472,7 +462,7 @@ static enum flow statement(struct jinja *j, struct jj_frame *f, const struct jj_
     case N_MACRO:
         c = jj_alloc(j, sizeof *c);
         *c = (struct jj_call){ .macro = n, .closure = f };
-        set_variable(j, f, n, (V){ .kind = JJ_CALL, .call = c });
+        *variable(f, n->place) = (V){ .kind = JJ_CALL, .call = c };
         return GO;
     case N_BREAK: return BREAK;
     case N_CONTINUE: return CONTINUE;
@@ -489,55 +479,6 @@ static enum flow block(struct jinja *j, struct jj_frame *f, const struct jj_node
         flow = statement(j, f, l->v[i]);
     j->evals--;
     return flow;
-}
-
-/* ---- what a template does with content ---- */
-
-/* Whether the expression is the member, or a variable among `names` that was set from one. */
-static bool has_member(struct jinja *j, const struct jj_node *n, const struct jj_list *names)
-{
-    if (!n)
-        return false;
-    jj_work(j, 8 + 4 * names->n);
-    const V *key = n->kind == N_NAME || n->kind == N_ATTR ? &n->v
-                   : n->kind == N_ITEM && n->b->kind == N_CONST ? &n->b->v : NULL;
-    for (size_t i = 0; key && key->kind == JJ_STR && i < names->n; i++)
-        if ((i == 0 || n->kind == N_NAME) && jj_same(key->s, names->v[i].s))
-            return true;
-    if (n->kind == N_ITEM && n->b->kind == N_SLICE)
-        return has_member(j, n->a, names);
-    if (n->kind == N_COND)
-        return has_member(j, n->b, names) || has_member(j, n->c, names);
-    if (n->kind == N_OR || n->kind == N_AND)
-        return has_member(j, n->a, names) || has_member(j, n->b, names);
-    return n->kind == N_FILTER && has_member(j, n->a, names);
-}
-
-static bool loops_in(struct jinja *j, const struct jj_node *n, struct jj_list *names);
-static bool loops_in_any(struct jinja *j, const struct jj_nodes *l, struct jj_list *names)
-{
-    for (size_t i = 0; i < l->n; i++)
-        if (loops_in(j, l->v[i], names))
-            return true;
-    return false;
-}
-static bool loops_in(struct jinja *j, const struct jj_node *n, struct jj_list *names)
-{
-    if (!n)
-        return false;
-    jj_step(j, 1);
-    if (n->kind == N_FOR && has_member(j, n->b, names))
-        return true;
-    if (n->kind == N_ITEM && n->b->kind == N_CONST && n->b->v.kind == JJ_INT && has_member(j, n->a, names))
-        return true;
-    if (n->kind == N_SET && n->a->kind == N_NAME && has_member(j, n->b, names))
-        jj_append(j, (V){ .kind = JJ_LIST, .list = names }, n->a->v);
-    for (size_t i = 0; i < n->n_args; i++)
-        if (loops_in(j, n->args[i].value, names))
-            return true;
-    return loops_in(j, n->a, names) || loops_in(j, n->b, names) || loops_in(j, n->c, names) ||
-           loops_in_any(j, &n->list, names) || loops_in_any(j, &n->body, names) ||
-           loops_in_any(j, &n->other, names);
 }
 
 /* ---- the interface ---- */
@@ -574,9 +515,6 @@ int jinja_open(struct jinja **t, const char *name, const char *text, size_t n, s
     jj_lex(j, text, n);
     jj_parse(j);
     jj_resolve(j);
-    V names = jj_list(j, JJ_LIST);
-    jj_append(j, names, jj_cstr(j, "content"));
-    j->loops = loops_in_any(j, &j->body, names.list);
     *t = j;
     return 0;
 }
@@ -593,7 +531,6 @@ void jinja_close(struct jinja *j)
 static void render(struct jinja *j, const struct json *variables)
 {
     j->globals = jj_from_json(j, variables).dict;
-    j->context = jj_dict(j, JJ_DICT).dict;
     block(j, entered(j, NULL, j->root), &j->body);
 }
 
