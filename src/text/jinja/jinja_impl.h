@@ -1,7 +1,7 @@
 /* What the files of the interpreter share: values, tokens, nodes, scopes and the state of a run.
  *
- *     value.c     arena, errors, texts, lists, dicts, iterators; comparison; repr and str
- *     value_json.c    JSON to values, values to JSON
+ *     value.c     arena, errors, texts, lists, dicts, iterators; comparison
+ *     value_text.c    JSON to values; values to texts: str, repr, JSON
  *     lexer.c     text to tokens            parser.c    tokens to nodes
  *     scope.c     where each name lives     method.c    attributes, items, methods of lists and dicts
  *     operation.c arithmetic                text.c      methods of texts
@@ -265,19 +265,17 @@ struct jj_iter *jj_walk(struct jinja *j, V v);          /* an error if it is no 
 bool jj_next(struct jinja *j, struct jj_iter *it, V *v);
 V jj_to_list(struct jinja *j, V v);
 V jj_element(V v, size_t i);                            /* of list, tuple or range */
-void jj_put_str(struct jinja *j, struct jj_text *t, V v);   /* str(v) */
-void jj_put_repr(struct jinja *j, struct jj_text *t, V v);
-V jj_to_str(struct jinja *j, V v);
 /* Binds arguments to the parameters of a builtin, and calls it. */
 V jj_call_builtin(struct jinja *j, const struct jj_builtin *b, V self, const struct jj_args *a);
 
-/* ---- value_json.c ---- */
+/* ---- value_text.c ---- */
 
 V jj_from_json(struct jinja *j, const struct json *v);
 V jj_parse_json(struct jinja *j, const struct jj_str *s);
-void jj_put_json_string(struct jinja *j, struct jj_text *t, const struct jj_str *s, bool ascii);
+void jj_put_str(struct jinja *j, struct jj_text *t, V v);   /* str(v) */
+void jj_put_repr(struct jinja *j, struct jj_text *t, V v);
+V jj_to_str(struct jinja *j, V v);
 V jj_to_json(struct jinja *j, V v, const V *indent, const V *separators, bool ascii, bool sorted);
-void jj_put_float(struct jinja *j, struct jj_text *t, double f);            /* repr */
 
 /* ---- lexer.c, parser.c, scope.c ---- */
 
