@@ -53,6 +53,21 @@ static const struct jj_str *expect_name(struct jinja *j)
     return s;
 }
 
+/* Whether another element stands before `end`, after n of them; skips the comma between them. */
+static bool another(struct jinja *j, size_t n, int end)
+{
+    if (is_op(j, end))
+        return false;
+    if (n)
+        expect_op(j, ',');
+    return true;
+}
+/* The same, where a comma may stand before `end`. */
+static bool another_or_comma(struct jinja *j, size_t n, int end)
+{
+    return another(j, n, end) && !is_op(j, end);
+}
+
 static struct jj_node *node(struct jinja *j, enum jj_node_kind kind, struct jj_node *a, struct jj_node *b)
 {
     struct jj_node *n = jj_alloc(j, sizeof *n);
@@ -208,21 +223,12 @@ static struct jj_node *parse_primary(struct jinja *j, int how)
         expect_op(j, ')');
     } else if (skip_op(j, '[')) {
         n = node(j, N_LIST, NULL, NULL);
-        while (!is_op(j, ']')) {
-            if (n->list.n)
-                expect_op(j, ',');
-            if (is_op(j, ']'))
-                break;
+        while (another_or_comma(j, n->list.n, ']'))
             jj_push(j, &n->list, parse_expression(j));
-        }
         expect_op(j, ']');
     } else if (skip_op(j, '{')) {
         n = node(j, N_DICT, NULL, NULL);
-        while (!is_op(j, '}')) {
-            if (n->list.n)
-                expect_op(j, ',');
-            if (is_op(j, '}'))
-                break;
+        while (another_or_comma(j, n->list.n, '}')) {
             jj_push(j, &n->list, parse_expression(j));
             expect_op(j, ':');
             jj_push(j, &n->list, parse_expression(j));
@@ -240,12 +246,7 @@ static void parse_args(struct jinja *j, struct jj_node *call)
     size_t cap = 0;
     int stage = 0;                       /* 0: values, 1: names, 2: after *, 3: after ** */
     expect_op(j, '(');
-    while (!is_op(j, ')')) {
-        if (call->n_args) {
-            expect_op(j, ',');
-            if (is_op(j, ')'))
-                break;
-        }
+    while (another_or_comma(j, call->n_args, ')')) {
         struct jj_argument a = {0};
         const bool key = now(j)->kind == T_NAME && j->tokens[j->at + 1].kind == T_OP &&
                          j->tokens[j->at + 1].op == '=';
@@ -254,9 +255,8 @@ static void parse_args(struct jinja *j, struct jj_node *call)
             a.name = expect_name(j);
             advance(j);
         }
-        const int is = a.stars == 2 ? 3 : a.stars == 1 ? 2 : key ? 1 : 0;
-        if ((is == 0 && stage > 0) || (is == 1 && stage == 3) || (is == 2 && stage >= 2) ||
-            (is == 3 && stage == 3))
+        const int is = a.stars ? a.stars + 1 : key;
+        if (stage == 3 || (stage == 2 && is == 2) || (stage > 0 && is == 0))
             jj_fail(j, "the arguments are in a wrong order");
         stage = MAX(stage, is);
         a.value = parse_expression(j);
@@ -304,11 +304,8 @@ static struct jj_node *parse_subscript(struct jinja *j, struct jj_node *of)
     }
     struct jj_node *tuple = node(j, N_TUPLE, NULL, NULL);
     expect_op(j, '[');
-    while (!is_op(j, ']')) {
-        if (tuple->list.n)
-            expect_op(j, ',');
+    while (another(j, tuple->list.n, ']'))
         jj_push(j, &tuple->list, parse_subscribed(j));
-    }
     expect_op(j, ']');
     struct jj_node *item = node(j, N_ITEM, of, tuple->list.n == 1 ? tuple->list.v[0] : tuple);
     if (item->b->kind == N_CONST && item->b->v.kind == JJ_INT)
@@ -403,42 +400,33 @@ static struct jj_node *parse_unary(struct jinja *j, bool with_filter)
     return n;
 }
 
-/* Binary operators of one precedence, from the left. */
-static struct jj_node *binary(struct jinja *j, const int *ops, struct jj_node *(*next)(struct jinja *))
+/* Binary operators of one precedence, from the left; the weakest first. */
+enum { SUM, CONCAT, PRODUCT, POWER, OPERAND };
+static struct jj_node *parse_binary(struct jinja *j, int level)
 {
-    struct jj_node *n = next(j);
-    for (const int *op = ops; *op;)
-        if (skip_op(j, *op)) {
-            n = node(j, N_BINARY, n, next(j));
-            n->op = *op;
-            op = ops;
-        } else {
+    static const int ops[OPERAND][5] = { [SUM] = { '+', '-' }, [CONCAT] = { '~' },
+                                         [PRODUCT] = { '*', '/', JJ_OP2('/', '/'), '%' },
+                                         [POWER] = { JJ_OP2('*', '*') } };
+    if (level == OPERAND)
+        return parse_unary(j, true);
+    struct jj_node *n = parse_binary(j, level + 1), *concat = NULL;
+    for (const int *op = ops[level]; *op;)
+        if (!skip_op(j, *op)) {
             op++;
+        } else if (level == CONCAT) {
+            if (!concat) {
+                concat = node(j, N_CONCAT, NULL, NULL);
+                jj_push(j, &concat->list, n);
+            }
+            n = concat;
+            jj_push(j, &concat->list, parse_binary(j, level + 1));
+        } else {
+            n = node(j, N_BINARY, n, parse_binary(j, level + 1));
+            n->op = *op;
+            op = ops[level];
         }
     return n;
 }
-
-static struct jj_node *parse_operand(struct jinja *j) { return parse_unary(j, true); }
-static struct jj_node *parse_pow(struct jinja *j)
-{
-    return binary(j, (int[]){ JJ_OP2('*', '*'), 0 }, parse_operand);
-}
-static struct jj_node *parse_product(struct jinja *j)
-{
-    return binary(j, (int[]){ '*', '/', JJ_OP2('/', '/'), '%', 0 }, parse_pow);
-}
-static struct jj_node *parse_concat(struct jinja *j)
-{
-    struct jj_node *first = parse_product(j);
-    if (!is_op(j, '~'))
-        return first;
-    struct jj_node *n = node(j, N_CONCAT, NULL, NULL);
-    jj_push(j, &n->list, first);
-    while (skip_op(j, '~'))
-        jj_push(j, &n->list, parse_product(j));
-    return n;
-}
-static struct jj_node *parse_sum(struct jinja *j) { return binary(j, (int[]){ '+', '-', 0 }, parse_concat); }
 
 enum { OP_IN = 1, OP_NOT_IN = 2 };
 static int comparison(struct jinja *j)
@@ -460,11 +448,11 @@ static int comparison(struct jinja *j)
 /* The operator of each operand but the first stands in the `op` of a node around the operand. */
 static struct jj_node *parse_compare(struct jinja *j)
 {
-    struct jj_node *first = parse_sum(j), *n = NULL;
+    struct jj_node *first = parse_binary(j, SUM), *n = NULL;
     for (int op; (op = comparison(j)) != 0;) {
         if (!n)
             n = node(j, N_COMPARE, first, NULL);
-        struct jj_node *operand = node(j, N_COMPARE, parse_sum(j), NULL);
+        struct jj_node *operand = node(j, N_COMPARE, parse_binary(j, SUM), NULL);
         operand->op = op;
         jj_push(j, &n->list, operand);
     }
@@ -634,9 +622,7 @@ static struct jj_node *parse_macro(struct jinja *j)
     advance(j);
     struct jj_node *n = named(j, N_MACRO, NULL, parse_param(j)->v.s);
     expect_op(j, '(');
-    while (!is_op(j, ')')) {
-        if (n->list.n)
-            expect_op(j, ',');
+    while (another(j, n->list.n, ')')) {
         jj_push(j, &n->list, parse_param(j));
         if (skip_op(j, '='))
             jj_push(j, &n->defaults, parse_expression(j));
