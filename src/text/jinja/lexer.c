@@ -6,8 +6,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "src/base/unicode.h"
-
 struct lexer {
     struct jinja *j;
     const char *s; size_t n, p;          /* p: next byte */
@@ -38,6 +36,11 @@ static bool at(const struct lexer *x, size_t p, const char *word)
 {
     const size_t n = strlen(word);
     return p <= x->n && x->n - p >= n && !memcmp(x->s + p, word, n);
+}
+
+static bool at_any(const struct lexer *x, size_t p, const char *chars)
+{
+    return p < x->n && x->s[p] && strchr(chars, x->s[p]);
 }
 
 static size_t skip_space(const struct lexer *x, size_t p) { return p + unicode_lstrip(x->s + p, x->n - p); }
@@ -85,14 +88,12 @@ static char sign_at(const struct lexer *x, size_t p) { return at(x, p, "-") ? '-
 
 static void skip_comment(struct lexer *x)
 {
-    for (size_t p = x->p; p < x->n; p++) {
-        const size_t end = end_of_tag(x, p, "#}");
-        if (end) {
-            leave(x, end);
-            return;
-        }
-    }
-    jj_fail(x->j, "the comment has no end");
+    size_t end = 0;
+    for (size_t p = x->p; !end && p < x->n; p++)
+        end = end_of_tag(x, p, "#}");
+    if (!end)
+        jj_fail(x->j, "the comment has no end");
+    leave(x, end);
 }
 
 /* {% raw %} at p: the place after it; 0: another tag. */
@@ -112,9 +113,7 @@ static void add_raw(struct lexer *x)
             continue;
         const char sign = sign_at(x, p + 2);
         size_t q = skip_space(x, p + 2 + (sign != 0));
-        if (!at(x, q, "endraw"))
-            continue;
-        q = end_of_tag(x, skip_space(x, q + 6), "%}");
+        q = at(x, q, "endraw") ? end_of_tag(x, skip_space(x, q + 6), "%}") : 0;
         if (!q)
             continue;
         add_data(x, x->p, p, sign, false);
@@ -137,8 +136,7 @@ static bool is_word(char c)
 /* Digits of `allowed` with single underscores between them, from p on. */
 static size_t digits(const struct lexer *x, size_t p, const char *allowed)
 {
-    while (p < x->n && x->s[p] && (strchr(allowed, x->s[p]) ||
-           (x->s[p] == '_' && p + 1 < x->n && x->s[p + 1] && strchr(allowed, x->s[p + 1]))))
+    while (at_any(x, p, allowed) || (at(x, p, "_") && at_any(x, p + 1, allowed)))
         p++;
     return p;
 }
@@ -150,44 +148,41 @@ static size_t float_end(const struct lexer *x, size_t p)
     size_t end = whole;
     if (p > 0 && x->s[p - 1] == '.')
         return 0;
-    if (at(x, end, ".") && end + 1 < x->n && is_digit(x->s[end + 1]))
+    if (at(x, end, ".") && at_any(x, end + 1, "0123456789"))
         end = digits(x, end + 1, "0123456789");
-    if (at(x, end, "e") || at(x, end, "E")) {
-        const size_t sign = end + 1 < x->n && strchr("+-", x->s[end + 1]) ? 1 : 0;
-        if (end + 1 + sign < x->n && is_digit(x->s[end + 1 + sign]))
-            end = digits(x, end + 1 + sign, "0123456789");
-    }
+    const size_t exponent = end + 1 + at_any(x, end + 1, "+-");
+    if (at_any(x, end, "eE") && at_any(x, exponent, "0123456789"))
+        end = digits(x, exponent, "0123456789");
     return end == whole ? 0 : end;
 }
 
 static void add_number(struct lexer *x)
 {
+    static const struct { char letter; int base; const char *digits; } bases[] = {
+        { 'x', 16, "0123456789abcdefABCDEF" }, { 'o', 8, "01234567" }, { 'b', 2, "01" },
+    };
     char text[64];
-    const char *s = x->s + x->p;
-    size_t end = float_end(x, x->p), n = 0;
+    const char first = x->s[x->p], letter = x->p + 1 < x->n ? (char)(x->s[x->p + 1] | 32) : 0;
+    size_t from = x->p, end = float_end(x, x->p), n = 0;
     const bool whole = end == 0;
-    const char base = whole && s[0] == '0' && x->p + 1 < x->n ? (char)(s[1] | 32) : 0;
-    const char *allowed = base == 'x'   ? "0123456789abcdefABCDEF"
-                          : base == 'o' ? "01234567"
-                          : base == 'b' ? "01"
-                                        : NULL;
-    size_t skip = 0;
-    if (allowed && digits(x, x->p + 2, allowed) > x->p + 2) {
-        skip = 2;
-        end = digits(x, x->p + 2, allowed);
-    } else if (whole) {
-        allowed = NULL;
-        end = digits(x, x->p, s[0] == '0' ? "0" : "0123456789");
-    } else {
-        allowed = NULL;
+    int base = 10;
+    if (whole)
+        end = digits(x, from, first == '0' ? "0" : "0123456789");
+    for (size_t i = 0; whole && first == '0' && i < sizeof bases / sizeof *bases; i++) {
+        const size_t to = letter == bases[i].letter ? digits(x, x->p + 2, bases[i].digits) : 0;
+        if (to > x->p + 2) {
+            base = bases[i].base;
+            from = x->p + 2;
+            end = to;
+        }
     }
-    for (size_t i = skip; i < end - x->p; i++)
-        if (s[i] != '_' && n < sizeof text - 1)
-            text[n++] = s[i];
+    for (size_t i = from; i < end; i++)
+        if (x->s[i] != '_' && n < sizeof text - 1)
+            text[n++] = x->s[i];
     text[n] = 0;
     errno = 0;
     if (whole) {
-        const int64_t v = strtoll(text, NULL, !allowed ? 10 : base == 'x' ? 16 : base == 'o' ? 8 : 2);
+        const int64_t v = strtoll(text, NULL, base);
         if (errno || n == sizeof text - 1)
             jj_fail(x->j, "the number %s is beyond 64 bits", text);
         add(x, T_INT, jj_int(v), 0);
@@ -237,7 +232,7 @@ static void add_string(struct lexer *x)
         }
         if (e >= '0' && e <= '7') {
             code = (uint32_t)(e - '0');
-            for (int i = 0; i < 2 && p + 1 < x->n && x->s[p + 1] >= '0' && x->s[p + 1] <= '7'; i++)
+            for (int i = 0; i < 2 && at_any(x, p + 1, "01234567"); i++)
                 code = code * 8 + (uint32_t)(x->s[++p] - '0');
         } else if (e == 'x' || e == 'u' || e == 'U') {
             const size_t n = e == 'x' ? 2 : e == 'u' ? 4 : 8;
@@ -260,17 +255,17 @@ static void add_string(struct lexer *x)
 
 static void add_operator(struct lexer *x)
 {
-    static const char *const two[] = { "//", "**", "==", "!=", ">=", "<=" };
-    const char c = x->s[x->p], *close = c ? strchr("()[]{}", c) : NULL;
-    for (size_t i = 0; i < sizeof two / sizeof *two; i++)
-        if (at(x, x->p, two[i])) {
-            add(x, T_OP, jj_none(), JJ_OP2(two[i][0], two[i][1]));
+    static const char brackets[] = "()[]{}", two[] = "//**==!=>=<=";
+    const char c = x->s[x->p], *close = c ? strchr(brackets, c) : NULL;
+    for (const char *t = two; *t; t += 2)
+        if (at(x, x->p, (char[]){ t[0], t[1], 0 })) {
+            add(x, T_OP, jj_none(), JJ_OP2(t[0], t[1]));
             x->p += 2;
             return;
         }
     if (!c || !strchr("+-/*%~[](){}><=.:|,;", c))
         jj_fail(x->j, "unexpected character 0x%02x", (unsigned char)c);
-    if (close && (close - "()[]{}") % 2 == 0) {
+    if (close && (close - brackets) % 2 == 0) {
         if (x->n_open == JJ_DEPTH)
             jj_fail(x->j, "more than %d brackets", JJ_DEPTH);
         x->open[x->n_open++] = close[1];
@@ -321,10 +316,8 @@ static void normalise(struct lexer *x, const char *text, size_t n)
         s[w++] = text[i] == '\r' ? '\n' : text[i];
         i += text[i] == '\r' && i + 1 < n && text[i + 1] == '\n';
     }
-    if (w > 0 && s[w - 1] == '\n')
-        w--;
     x->s = s;
-    x->n = w;
+    x->n = w - (w > 0 && s[w - 1] == '\n');
 }
 
 void jj_lex(struct jinja *j, const char *text, size_t n)
@@ -335,7 +328,7 @@ void jj_lex(struct jinja *j, const char *text, size_t n)
     normalise(&x, text, n);
     while (x.p < x.n) {
         size_t p = x.p;
-        while (p < x.n && !at(&x, p, "{%") && !at(&x, p, "{{") && !at(&x, p, "{#"))
+        while (p < x.n && !(x.s[p] == '{' && at_any(&x, p + 1, "%{#")))
             p++;
         if (p == x.n) {
             add(&x, T_DATA, jj_str(j, x.s + x.p, p - x.p), 0);

@@ -221,19 +221,18 @@ static struct jj_node *parse_primary(struct jinja *j, int how)
     if (skip_op(j, '(')) {
         n = parse_tuple(j, PLAIN, NULL, true);
         expect_op(j, ')');
-    } else if (skip_op(j, '[')) {
-        n = node(j, N_LIST, NULL, NULL);
-        while (another_or_comma(j, n->list.n, ']'))
+    } else if (is_op(j, '[') || is_op(j, '{')) {
+        const bool dict = is_op(j, '{');
+        advance(j);
+        n = node(j, dict ? N_DICT : N_LIST, NULL, NULL);
+        while (another_or_comma(j, n->list.n, dict ? '}' : ']')) {
             jj_push(j, &n->list, parse_expression(j));
-        expect_op(j, ']');
-    } else if (skip_op(j, '{')) {
-        n = node(j, N_DICT, NULL, NULL);
-        while (another_or_comma(j, n->list.n, '}')) {
-            jj_push(j, &n->list, parse_expression(j));
-            expect_op(j, ':');
-            jj_push(j, &n->list, parse_expression(j));
+            if (dict) {
+                expect_op(j, ':');
+                jj_push(j, &n->list, parse_expression(j));
+            }
         }
-        expect_op(j, '}');
+        expect_op(j, dict ? '}' : ']');
     } else {
         unexpected(j, "an expression");
     }
@@ -241,7 +240,7 @@ static struct jj_node *parse_primary(struct jinja *j, int how)
     return n;
 }
 
-static void parse_args(struct jinja *j, struct jj_node *call)
+static struct jj_node *parse_args(struct jinja *j, struct jj_node *call)
 {
     size_t cap = 0;
     int stage = 0;                       /* 0: values, 1: names, 2: after *, 3: after ** */
@@ -264,13 +263,7 @@ static void parse_args(struct jinja *j, struct jj_node *call)
         call->args[call->n_args++] = a;
     }
     expect_op(j, ')');
-}
-
-static struct jj_node *parse_call(struct jinja *j, struct jj_node *f)
-{
-    struct jj_node *n = node(j, N_CALL, f, NULL);
-    parse_args(j, n);
-    return n;
+    return call;
 }
 
 static bool slice_end(struct jinja *j) { return is_op(j, ']') || is_op(j, ','); }
@@ -319,7 +312,7 @@ static struct jj_node *parse_postfix(struct jinja *j, struct jj_node *n)
         if (is_op(j, '.') || is_op(j, '['))
             n = parse_subscript(j, n);
         else if (is_op(j, '('))
-            n = parse_call(j, n);
+            n = parse_args(j, node(j, N_CALL, n, NULL));
         else
             return n;
 }
@@ -393,7 +386,7 @@ static struct jj_node *parse_unary(struct jinja *j, bool with_filter)
         else if (is_name(j, "is"))
             n = parse_test(j, n);
         else if (is_op(j, '('))
-            n = parse_call(j, n);
+            n = parse_args(j, node(j, N_CALL, n, NULL));
         else
             break;
     j->depth--;
@@ -488,51 +481,45 @@ static struct jj_node *parse_or(struct jinja *j)
 static struct jj_nodes subparse(struct jinja *j, const char *const *ends);
 
 /* The statements up to one of the names, which stays the current token. */
-static struct jj_nodes parse_block(struct jinja *j, const char *const *ends)
+static struct jj_nodes parse_block(struct jinja *j, const char *const *ends, bool soft, bool in_loop)
 {
+    const bool outer_soft = j->soft, outer_loop = j->in_loop;
     skip_op(j, ':');
     expect(j, T_BLOCK_END, "%}");
+    j->soft = soft;
+    j->in_loop = in_loop;
     struct jj_nodes l = subparse(j, ends);
     if (now(j)->kind == T_EOF)
         jj_fail(j, "the template ends, and '%s' is missing", ends[0]);
+    j->soft = outer_soft;
+    j->in_loop = outer_loop;
     return l;
 }
 
-/* A block that is no branch and no loop of the block around it. */
-static struct jj_nodes parse_own_block(struct jinja *j, const char *end, bool keep_loop)
+/* A block that ends with one name, and is no branch. */
+static struct jj_nodes parse_own_block(struct jinja *j, const char *end, bool in_loop)
 {
-    const bool soft = j->soft, loop = j->in_loop;
-    j->soft = false;
-    j->in_loop = loop && keep_loop;
-    struct jj_nodes l = parse_block(j, (const char *const[]){ end, NULL });
+    struct jj_nodes l = parse_block(j, (const char *const[]){ end, NULL }, false, in_loop);
     advance(j);
-    j->soft = soft;
-    j->in_loop = loop;
     return l;
 }
 
-static bool assignable(const struct jj_node *n)
+/* Names, attributes of namespaces, and tuples of them; in a loop not `loop`. */
+static void check_target(struct jinja *j, const struct jj_node *n, bool in_for)
 {
-    if (n->kind != N_TUPLE)
-        return n->kind == N_NAME || n->kind == N_SPACE_REF;
-    for (size_t i = 0; i < n->list.n; i++)
-        if (!assignable(n->list.v[i]))
-            return false;
-    return true;
-}
-static struct jj_node *parse_target(struct jinja *j, int how, const char *end)
-{
-    struct jj_node *n = parse_tuple(j, how, end, false);
-    if (!assignable(n))
+    if (n->kind != N_TUPLE && n->kind != N_NAME && n->kind != N_SPACE_REF)
         jj_fail(j, "the value cannot be assigned to");
-    return n;
+    for (size_t i = 0; n->kind == N_TUPLE && i < n->list.n; i++)
+        check_target(j, n->list.v[i], in_for);
+    if (in_for && n->kind == N_NAME && jj_is(n->v.s, "loop"))
+        jj_fail(j, "a loop cannot assign to 'loop'");
 }
 
 static struct jj_node *parse_set(struct jinja *j)
 {
     struct jj_node *n = node(j, N_SET, NULL, NULL);
-    advance(j);
-    n->a = parse_target(j, TARGET_SPACE, NULL);
+    n->a = parse_tuple(j, TARGET_SPACE, NULL, false);
+    check_target(j, n->a, false);
     if (skip_op(j, '=')) {
         n->b = parse_tuple(j, PLAIN, NULL, false);
         if (n->a->kind == N_NAME && has_member(j, n->b, j->contents))
@@ -541,27 +528,15 @@ static struct jj_node *parse_set(struct jinja *j)
     }
     n->kind = N_SET_BLOCK;
     n->b = parse_filter(j, NULL, false);
-    n->body = parse_own_block(j, "endset", true);
+    n->body = parse_own_block(j, "endset", j->in_loop);
     return n;
-}
-
-static bool names_loop(const struct jj_node *n)
-{
-    if (n->kind == N_NAME)
-        return jj_is(n->v.s, "loop");
-    for (size_t i = 0; n->kind == N_TUPLE && i < n->list.n; i++)
-        if (names_loop(n->list.v[i]))
-            return true;
-    return false;
 }
 
 static struct jj_node *parse_for(struct jinja *j)
 {
     struct jj_node *n = node(j, N_FOR, NULL, NULL);
-    advance(j);
-    n->a = parse_target(j, TARGET, "in");
-    if (names_loop(n->a))
-        jj_fail(j, "a loop cannot assign to 'loop'");
+    n->a = parse_tuple(j, TARGET, "in", false);
+    check_target(j, n->a, true);
     if (!skip_name(j, "in"))
         unexpected(j, "'in'");
     n->b = parse_tuple(j, NO_COND, "recursive", false);
@@ -570,18 +545,10 @@ static struct jj_node *parse_for(struct jinja *j)
         n->c = parse_expression(j);
     if (is_name(j, "recursive"))
         jj_fail(j, "recursive loops are not supported");
-    const bool soft = j->soft, loop = j->in_loop;
-    j->soft = false;
-    j->in_loop = true;
-    n->body = parse_block(j, (const char *const[]){ "endfor", "else", NULL });
-    j->in_loop = loop;
-    const bool has_else = is_name(j, "else");
+    n->body = parse_block(j, (const char *const[]){ "endfor", "else", NULL }, false, true);
+    if (skip_name(j, "else"))
+        n->other = parse_block(j, (const char *const[]){ "endfor", NULL }, false, j->in_loop);
     advance(j);
-    if (has_else) {
-        n->other = parse_block(j, (const char *const[]){ "endfor", NULL });
-        advance(j);
-    }
-    j->soft = soft;
     return n;
 }
 
@@ -592,15 +559,14 @@ static struct jj_node *parse_if(struct jinja *j)
     struct jj_node *n = node(j, N_IF, NULL, NULL);
     const bool soft = j->soft;
     do {
-        advance(j);
         jj_push(j, &n->list, parse_tuple(j, NO_COND, NULL, false));
         j->soft = true;
         struct jj_node *branch = node(j, N_OUTPUT, NULL, NULL);
-        branch->body = parse_block(j, ends);
+        branch->body = parse_block(j, ends, true, j->in_loop);
         jj_push(j, &n->body, branch);
-    } while (is_name(j, "elif"));
+    } while (skip_name(j, "elif"));
     if (skip_name(j, "else")) {
-        n->other = parse_block(j, ends);
+        n->other = parse_block(j, ends, true, j->in_loop);
         if (!is_name(j, "endif"))
             unexpected(j, "'endif'");
     }
@@ -612,14 +578,12 @@ static struct jj_node *parse_if(struct jinja *j)
 static struct jj_node *parse_param(struct jinja *j)
 {
     struct jj_node *n = parse_name(j, PLAIN);
-    if (n->kind != N_NAME)
-        jj_fail(j, "the value cannot be assigned to");
+    check_target(j, n, false);
     return n;
 }
 
 static struct jj_node *parse_macro(struct jinja *j)
 {
-    advance(j);
     struct jj_node *n = named(j, N_MACRO, NULL, parse_param(j)->v.s);
     expect_op(j, '(');
     while (another(j, n->list.n, ')')) {
@@ -641,7 +605,6 @@ static struct jj_node *parse_macro(struct jinja *j)
 static struct jj_node *parse_with(struct jinja *j)
 {
     struct jj_node *n = node(j, N_WITH, NULL, NULL);
-    advance(j);
     while (now(j)->kind != T_BLOCK_END) {
         if (n->list.n)
             expect_op(j, ',');
@@ -649,50 +612,62 @@ static struct jj_node *parse_with(struct jinja *j)
         expect_op(j, '=');
         jj_push(j, &n->defaults, parse_expression(j));
     }
-    n->body = parse_own_block(j, "endwith", true);
+    n->body = parse_own_block(j, "endwith", j->in_loop);
     return n;
 }
 
+static struct jj_node *parse_generation(struct jinja *j)
+{
+    struct jj_node *n = node(j, N_GENERATION, NULL, NULL);
+    n->body = parse_own_block(j, "endgeneration", false);
+    return n;
+}
+
+static struct jj_node *parse_filter_block(struct jinja *j)
+{
+    struct jj_node *n = node(j, N_FILTER_BLOCK, NULL, NULL);
+    n->b = parse_filter(j, NULL, true);
+    n->body = parse_own_block(j, "endfilter", j->in_loop);
+    return n;
+}
+
+static struct jj_node *parse_print(struct jinja *j)
+{
+    struct jj_node *n = node(j, N_OUTPUT, NULL, NULL);
+    while (now(j)->kind != T_BLOCK_END) {
+        if (n->list.n)
+            expect_op(j, ',');
+        jj_push(j, &n->list, parse_expression(j));
+    }
+    return n;
+}
+
+static struct jj_node *parse_break(struct jinja *j) { return node(j, N_BREAK, NULL, NULL); }
+static struct jj_node *parse_continue(struct jinja *j) { return node(j, N_CONTINUE, NULL, NULL); }
+
 static struct jj_node *parse_statement(struct jinja *j)
 {
-    static const char *const refused[] = { "include", "import", "from", "extends",
-                                           "block",   "call",   "do",   "autoescape" };
-    struct jj_node *n = NULL;
-    if (is_name(j, "if"))
-        return parse_if(j);
-    if (is_name(j, "for"))
-        return parse_for(j);
-    if (is_name(j, "set"))
-        return parse_set(j);
-    if (is_name(j, "macro"))
-        return parse_macro(j);
-    if (is_name(j, "with"))
-        return parse_with(j);
-    if (is_name(j, "break") || is_name(j, "continue")) {
-        if (!j->in_loop)
-            jj_fail(j, "'%s' outside of a loop", is_name(j, "break") ? "break" : "continue");
-        n = node(j, is_name(j, "break") ? N_BREAK : N_CONTINUE, NULL, NULL);
+    static const struct { const char *name; struct jj_node *(*parse)(struct jinja *j); } statements[] = {
+        { "if", parse_if }, { "for", parse_for }, { "set", parse_set }, { "macro", parse_macro },
+        { "with", parse_with }, { "break", parse_break }, { "continue", parse_continue },
+        { "generation", parse_generation }, { "filter", parse_filter_block }, { "print", parse_print },
+        { "include" }, { "import" }, { "from" }, { "extends" }, { "block" }, { "call" }, { "do" },
+        { "autoescape" },
+    };
+    for (size_t i = 0; i < sizeof statements / sizeof *statements; i++) {
+        const char *name = statements[i].name;
+        if (!is_name(j, name))
+            continue;
+        if (!statements[i].parse)
+            jj_fail(j, "the statement '%s' is not supported", name);
+        if (!j->in_loop && (statements[i].parse == parse_break || statements[i].parse == parse_continue))
+            jj_fail(j, "'%s' outside of a loop", name);
+        const unsigned line = j->line;
         advance(j);
-    } else if (skip_name(j, "generation")) {
-        n = node(j, N_GENERATION, NULL, NULL);
-        n->body = parse_own_block(j, "endgeneration", false);
-    } else if (skip_name(j, "filter")) {
-        n = node(j, N_FILTER_BLOCK, NULL, NULL);
-        n->b = parse_filter(j, NULL, true);
-        n->body = parse_own_block(j, "endfilter", true);
-    } else if (skip_name(j, "print")) {
-        n = node(j, N_OUTPUT, NULL, NULL);
-        while (now(j)->kind != T_BLOCK_END) {
-            if (n->list.n)
-                expect_op(j, ',');
-            jj_push(j, &n->list, parse_expression(j));
-        }
-    }
-    if (n)
+        struct jj_node *n = statements[i].parse(j);
+        n->line = line;
         return n;
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-        if (is_name(j, refused[i]))
-            jj_fail(j, "the statement '%s' is not supported", refused[i]);
+    }
     unexpected(j, "a statement");
 }
 
