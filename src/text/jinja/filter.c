@@ -404,13 +404,9 @@ static bool next_selected(struct jinja *j, struct jj_iter *it, V *v)
 static V lazily(struct jinja *j, V over, struct applied m,
                 bool (*next)(struct jinja *, struct jj_iter *, V *))
 {
-    struct applied *kept = jj_alloc(j, sizeof *kept);
-    struct jj_iter *it = jj_alloc(j, sizeof *it);
-    *kept = m;
     if (!jj_truth(over))                                /* None, False and 0 are empty here, as in jinja2 */
         over = jj_list(j, JJ_LIST);
-    *it = (struct jj_iter){ .from = jj_walk(j, over), .next = next, .what = kept };
-    return (V){ .kind = JJ_ITER, .iter = it };
+    return jj_lazily(j, jj_walk(j, over), next, &m, sizeof m);
 }
 
 static V map(struct jinja *j, In x)

@@ -128,6 +128,7 @@ enum jj_token_kind {
     T_EOF, T_DATA, T_VAR_BEGIN, T_VAR_END, T_BLOCK_BEGIN, T_BLOCK_END, T_NAME, T_STRING, T_INT, T_FLOAT, T_OP,
 };
 #define JJ_OP2(a, b) ((a) | (b) << 8)
+enum { JJ_IN = 1, JJ_NOT_IN };         /* operators that are names */
 struct jj_token { enum jj_token_kind kind; unsigned line; int op; V v; };   /* v: data, name, constant */
 
 enum jj_node_kind {
@@ -263,6 +264,9 @@ static inline bool jj_has_length(V v) { return JJ_SIZED >> v.kind & 1; }
 size_t jj_length(struct jinja *j, V v);                 /* an error without a length */
 struct jj_iter *jj_walk(struct jinja *j, V v);          /* an error if it is no iterable */
 bool jj_next(struct jinja *j, struct jj_iter *it, V *v);
+/* An iterator over what `next` makes of the elements of `from`; keeps a copy of what[0..size). */
+V jj_lazily(struct jinja *j, struct jj_iter *from, bool (*next)(struct jinja *, struct jj_iter *, V *),
+            const void *what, size_t size);
 V jj_to_list(struct jinja *j, V v);
 V jj_element(V v, size_t i);                            /* of list, tuple or range */
 /* Binds arguments to the parameters of a builtin, and calls it. */

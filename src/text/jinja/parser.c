@@ -421,7 +421,6 @@ static struct jj_node *parse_binary(struct jinja *j, int level)
     return n;
 }
 
-enum { OP_IN = 1, OP_NOT_IN = 2 };
 static int comparison(struct jinja *j)
 {
     static const int ops[] = { JJ_OP2('=', '='), JJ_OP2('!', '='), '<', JJ_OP2('<', '='), '>',
@@ -430,12 +429,12 @@ static int comparison(struct jinja *j)
         if (skip_op(j, ops[i]))
             return ops[i];
     if (skip_name(j, "in"))
-        return OP_IN;
+        return JJ_IN;
     if (!is_name(j, "not") || !name_at(j, j->at + 1, "in"))
         return 0;
     advance(j);
     advance(j);
-    return OP_NOT_IN;
+    return JJ_NOT_IN;
 }
 
 /* The operator of each operand but the first stands in the `op` of a node around the operand. */

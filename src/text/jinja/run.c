@@ -28,10 +28,10 @@ static V *variable(struct jj_frame *f, struct jj_place at)
 
 static struct jj_frame *new_frame(struct jinja *j, struct jj_frame *parent, const struct jj_scope *s)
 {
-    struct jj_frame *f = jj_alloc(j, sizeof *f + s->n * sizeof *f->v);
+    const size_t bytes = sizeof(struct jj_frame) + s->n * sizeof(V);
+    struct jj_frame *f = memset(jj_alloc(j, bytes), 0, bytes);
     f->parent = parent;
     f->scope = s;
-    memset(f->v, 0, s->n * sizeof *f->v);
     return f;
 }
 
@@ -83,8 +83,8 @@ static bool compare(struct jinja *j, int op, V a, V b)
 {
     if (op == JJ_OP2('=', '=') || op == JJ_OP2('!', '='))
         return jj_equal(j, a, b) == (op == JJ_OP2('=', '='));
-    if (op == 1 || op == 2)                             /* in, not in */
-        return jj_contains(j, b, a) == (op == 1);
+    if (op == JJ_IN || op == JJ_NOT_IN)
+        return jj_contains(j, b, a) == (op == JJ_IN);
     if (a.kind == JJ_UNDEFINED || b.kind == JJ_UNDEFINED)
         jj_no_operation(j, a, b, "<");
     const int order = jj_compare(j, a, b);
@@ -181,11 +181,22 @@ static void bind(struct jinja *j, struct jj_frame *f, const struct jj_node *m, c
         f->v[m->kwargs_slot - 1] = named;
 }
 
+/* Runs the body and keeps its output. */
+static enum flow capture(struct jinja *j, struct jj_frame *f, const struct jj_nodes *body, V *text)
+{
+    struct jj_text t = {0}, *out = j->out;
+    j->out = &t;
+    const enum flow flow = block(j, f, body);
+    j->out = out;
+    *text = jj_text(j, &t);
+    return flow;
+}
+
 static V call_macro(struct jinja *j, const struct jj_call *c, const struct jj_args *a)
 {
     const struct jj_node *m = c->macro;
     struct jj_frame *f = new_frame(j, c->closure, m->scope);
-    struct jj_text text = {0}, *out = j->out;
+    V text;
     if (++j->calls > JJ_DEPTH)
         jj_fail(j, "more than %d calls in each other", JJ_DEPTH);
     bind(j, f, m, a);
@@ -196,11 +207,9 @@ static V call_macro(struct jinja *j, const struct jj_call *c, const struct jj_ar
         if (v->kind == JJ_MISSING)
             *v = i >= first ? evaluate(j, f, m->defaults.v[i - first]) : jj_undefined(m->list.v[i]->v.s);
     }
-    j->out = &text;
-    block(j, f, &m->body);
-    j->out = out;
+    capture(j, f, &m->body, &text);
     j->calls--;
-    return jj_text(j, &text);
+    return text;
 }
 
 static V call(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
@@ -216,24 +225,16 @@ static V call(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
                               : jj_call_builtin(j, callee.call->builtin, callee.call->self, &a);
 }
 
-/* A chain of filters over `input`, the value of its innermost one. */
+/* A test, or a chain of filters over `input`, the value of its innermost one. */
 static V filtered(struct jinja *j, struct jj_frame *f, const struct jj_node *n, const V *input)
 {
-    const V self = n->kind != N_FILTER ? evaluate(j, f, n) : !n->a ? *input : filtered(j, f, n->a, input);
-    if (n->kind != N_FILTER)
-        return self;
+    if (n->kind != N_FILTER && n->kind != N_TEST)
+        return evaluate(j, f, n);
+    if (n->kind == N_TEST && !n->builtin)
+        jj_fail(j, "no test '%.*s'", JJ_SHOWN(n->v.s));
+    const V self = !n->a ? *input : n->kind == N_TEST ? evaluate(j, f, n->a) : filtered(j, f, n->a, input);
     if (!n->builtin)
         jj_fail(j, "no filter '%.*s'", JJ_SHOWN(n->v.s));
-    const struct jj_args a = arguments(j, f, n);
-    j->line = n->line;
-    return jj_call_builtin(j, n->builtin, self, &a);
-}
-
-static V test(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
-{
-    if (!n->builtin)
-        jj_fail(j, "no test '%.*s'", JJ_SHOWN(n->v.s));
-    const V self = evaluate(j, f, n->a);
     const struct jj_args a = arguments(j, f, n);
     j->line = n->line;
     return jj_call_builtin(j, n->builtin, self, &a);
@@ -276,16 +277,15 @@ static V sign(struct jinja *j, V v, bool negative)
     return negative ? jj_operation(j, '-', jj_int(0), v) : jj_int(jj_i(v));
 }
 
-static V concat(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
+static void put_all(struct jinja *j, struct jj_frame *f, const struct jj_nodes *l, struct jj_text *t)
 {
-    struct jj_text t = {0};
-    for (size_t i = 0; i < n->list.n; i++)
-        jj_put_str(j, &t, evaluate(j, f, n->list.v[i]));
-    return jj_text(j, &t);
+    for (size_t i = 0; i < l->n; i++)
+        jj_put_str(j, t, evaluate(j, f, l->v[i]));
 }
 
 static V evaluate_inner(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
 {
+    struct jj_text t = {0};
     V v;
     switch (n->kind) {
     case N_CONST: return n->v;
@@ -296,8 +296,7 @@ static V evaluate_inner(struct jinja *j, struct jj_frame *f, const struct jj_nod
     case N_ATTR: return jj_attr(j, evaluate(j, f, n->a), n->v.s);
     case N_ITEM: return item(j, f, n);
     case N_CALL: return call(j, f, n);
-    case N_FILTER: return filtered(j, f, n, NULL);
-    case N_TEST: return test(j, f, n);
+    case N_FILTER: case N_TEST: return filtered(j, f, n, NULL);
     case N_COND:
         return jj_truth(evaluate(j, f, n->a)) ? evaluate(j, f, n->b) : n->c ? evaluate(j, f, n->c)
                                                                             : jj_undefined(NULL);
@@ -308,7 +307,7 @@ static V evaluate_inner(struct jinja *j, struct jj_frame *f, const struct jj_nod
     case N_BINARY:
         v = evaluate(j, f, n->a);
         return jj_operation(j, n->op, v, evaluate(j, f, n->b));
-    case N_CONCAT: return concat(j, f, n);
+    case N_CONCAT: put_all(j, f, &n->list, &t); return jj_text(j, &t);
     case N_COMPARE: return jj_bool(compare_chain(j, f, n));
     default: jj_fail(j, "a slice stands alone");
     }
@@ -328,7 +327,7 @@ static V evaluate(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
 
 /* ---- loops ---- */
 
-/* The elements of `from` for which the loop's test is true. */
+/* The elements for which the loop's test is true. */
 struct tested { const struct jj_node *node; struct jj_frame *frame; };
 static bool next_tested(struct jinja *j, struct jj_iter *it, V *v)
 {
@@ -340,18 +339,6 @@ static bool next_tested(struct jinja *j, struct jj_iter *it, V *v)
             return true;
     }
     return false;
-}
-
-static struct jj_iter *loop_iterator(struct jinja *j, struct jj_frame *f, const struct jj_node *n, V over)
-{
-    struct jj_iter *from = jj_walk(j, over);
-    if (!n->c)
-        return from;
-    struct tested *t = jj_alloc(j, sizeof *t);
-    struct jj_iter *it = jj_alloc(j, sizeof *it);
-    *t = (struct tested){ n, f };
-    *it = (struct jj_iter){ .from = from, .next = next_tested, .what = t };
-    return it;
 }
 
 static bool loop_next(struct jinja *j, struct jj_loop *l, V *v)
@@ -370,9 +357,12 @@ static enum flow loop(struct jinja *j, struct jj_frame *outer, const struct jj_n
 {
     const V over = evaluate(j, outer, n->b);
     struct jj_loop *l = jj_alloc(j, sizeof *l);
-    *l = (struct jj_loop){ .it = loop_iterator(j, outer, n, over),
-                           .over = n->c ? (V){ 0 } : over,
-                           .index0 = -1 };
+    *l = (struct jj_loop){ .over = over, .it = jj_walk(j, over), .index0 = -1 };
+    if (n->c) {
+        const struct tested t = { n, outer };
+        l->over = jj_lazily(j, l->it, next_tested, &t, sizeof t);
+        l->it = l->over.iter;
+    }
     struct jj_frame *f = new_frame(j, outer, n->scope);
     bool completed = false; /* some round reached its end: as in jinja2, else depends on it */
     V v;
@@ -389,17 +379,6 @@ static enum flow loop(struct jinja *j, struct jj_frame *outer, const struct jj_n
 }
 
 /* ---- statements ---- */
-
-/* Runs the body and keeps its output. */
-static enum flow capture(struct jinja *j, struct jj_frame *f, const struct jj_nodes *body, V *text)
-{
-    struct jj_text t = {0}, *out = j->out;
-    j->out = &t;
-    const enum flow flow = block(j, f, body);
-    j->out = out;
-    *text = jj_text(j, &t);
-    return flow;
-}
 
 static enum flow conditional(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
 {
@@ -449,10 +428,7 @@ static enum flow statement(struct jinja *j, struct jj_frame *f, const struct jj_
     jj_step(j, 1);
     j->line = n->line;
     switch (n->kind) {
-    case N_OUTPUT:
-        for (size_t i = 0; i < n->list.n; i++)
-            jj_put_str(j, j->out, evaluate(j, f, n->list.v[i]));
-        return GO;
+    case N_OUTPUT: put_all(j, f, &n->list, j->out); return GO;
     case N_IF: return conditional(j, f, n);
     case N_FOR: return loop(j, f, n);
     case N_SET:

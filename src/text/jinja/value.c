@@ -323,6 +323,14 @@ struct jj_iter *jj_walk(struct jinja *j, V v)
     return it;
 }
 
+V jj_lazily(struct jinja *j, struct jj_iter *from, bool (*next)(struct jinja *, struct jj_iter *, V *),
+            const void *what, size_t size)
+{
+    struct jj_iter *it = jj_alloc(j, sizeof *it);
+    *it = (struct jj_iter){ .from = from, .next = next, .what = memcpy(jj_alloc(j, size), what, size) };
+    return (V){ .kind = JJ_ITER, .iter = it };
+}
+
 bool jj_next(struct jinja *j, struct jj_iter *it, V *v)
 {
     jj_step(j, 1);
