@@ -41,13 +41,6 @@ static const struct foreign expert_keys[] = {
     { "num_local_experts", ZERO }, { "num_experts", ZERO }, { "moe_intermediate_size", ZERO },
 };
 
-static bool is_one_of(const struct json *v, const char *const *list)
-{
-    while (list && *list && !js_is(v, *list))
-        list++;
-    return list && *list;
-}
-
 static bool has_type_name(const struct family *f, const struct json *v)
 {
     return js_is(v, f->type) || (f->text_type && js_is(v, f->text_type)) || is_one_of(v, f->types);

@@ -33,6 +33,20 @@ int get_bool(const struct json *in, const char *key, bool missing, bool *x, stru
     return found == 1 ? js_bool(&v, x, e) : found;
 }
 
+int read_word(const struct json *in, const char *key, const char *allowed, struct err *e)
+{
+    struct json v;
+    const int found = get_value(in, key, &v, e);
+    return found > 0 && !js_is(&v, allowed) ? js_bad(&v, e, "allowed is \"%s\"", allowed) : found;
+}
+
+bool is_one_of(const struct json *v, const char *const *words)
+{
+    while (words && *words && !js_is(v, *words))
+        words++;
+    return words && *words;
+}
+
 bool is_neutral(const struct json *v, int neutral)
 {
     double x;

@@ -15,6 +15,10 @@ int get_real(const struct json *in, const char *key, double missing, double lo, 
              struct err *e);
 int get_bool(const struct json *in, const char *key, bool missing, bool *x, struct err *e);
 
+/* A key that may have one value, a string; null counts as missing. 1, 0: missing, or -1. */
+int read_word(const struct json *in, const char *key, const char *allowed, struct err *e);
+bool is_one_of(const struct json *v, const char *const *words);
+
 /* Values of a key that change nothing; null never does. */
 enum neutral { NULL_ONLY = 0, ZERO = 1, ONE = 2, NO = 4, YES = 8, EMPTY = 16 };
 struct foreign { const char *key; int neutral; };

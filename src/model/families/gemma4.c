@@ -3,86 +3,81 @@
  * each token and layer, and experts may stand beside the dense network. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "src/model/families/family.h"
 #include "src/model/tensors.h"
 
-/* Whether model_type is one of these names: of drafters, and of models of 12B, whose defaults differ. */
+/* Whether model_type is one of these names. */
 static bool has_type(const struct json *in, const char *const *types)
 {
     struct json v;
     struct err ignored;
-    bool has = false;
-    for (; js_get(in, "model_type", &v, &ignored) == 1 && *types; types++)
-        has |= js_is(&v, *types);
-    return has;
+    return js_get(in, "model_type", &v, &ignored) == 1 && is_one_of(&v, types);
 }
-static const char *const unified_types[] = { "gemma4_unified", "gemma4_unified_text",
-                                             "gemma4_unified_assistant", NULL },
-                  *const drafter_types[] = { "gemma4_assistant", "gemma4_unified_assistant", NULL };
 
+/* Writes a list of the numbers that layers have at an offset of their specs. */
+static void put_each(const struct putting *p, const char *name, size_t at)
+{
+    char key[KEY_BYTES];
+    gguf_put_array(p->o, gguf_key(key, p->f, name), GGUF_U32, p->c->n_layers);
+    for (size_t l = 0; l < p->c->n_layers; l++)
+        gguf_add_u32(p->o, (uint32_t)*(const size_t *)((const char *)&p->c->layer[l] + at));
+}
 
 /* ---- sizes: the dense networks of the last layers may have twice the width of the others ---- */
 
+/* Drafters, and models of 12B, have other defaults, which stay where later sections find no key. */
 static int read_sizes(const struct reading *r)
 {
-    if (has_type(r->outer, drafter_types) &&
-        get_size(r->outer, "backbone_hidden_size", 1536, NULL_REFUSED, 1 << 20, &r->c->backbone, r->e))
+    struct config *c = r->c;
+    const bool unified = has_type(r->root, LIST("gemma4_unified", "gemma4_unified_text",
+                                                "gemma4_unified_assistant"));
+    if (has_type(r->outer, LIST("gemma4_assistant", "gemma4_unified_assistant")) &&
+        get_size(r->outer, "backbone_hidden_size", 1536, NULL_REFUSED, 1 << 20, &c->backbone, r->e))
         return -1;
-    if (!has_type(r->root, unified_types))
-        return 0;
-    r->c->window = 1024;                 /* unless sliding_window says another */
-    return get_size(r->root, "max_position_embeddings", 262144, NULL_REFUSED, CONTEXT_MAX,
-                    &r->c->max_position, r->e);
+    c->window = unified ? 1024 : 512;
+    c->per_layer = unified || c->backbone ? 0 : 256;
+    return unified ? get_size(r->root, "max_position_embeddings", 262144, NULL_REFUSED, CONTEXT_MAX,
+                              &c->max_position, r->e)
+                   : 0;
 }
 
 static int get_sizes(struct getting *m)
 {
     static const char name[] = "feed_forward_length";
     struct config *c = m->c;
-    const struct gguf_value *list;
     const size_t blocks = m->blocks;
     char key[KEY_BYTES];
-    const struct gguf_value *v = gguf_find(m->g, gguf_key(key, m->f, name));
+    const struct gguf_value *list = gguf_find(m->g, gguf_key(key, m->f, name));
     c->kv_shared = 0;
     if (read_uint(m, "attention.shared_kv_layers", 0, 0, m->f->drafter ? blocks : blocks - 1,
                   &c->kv_shared) < 0)
         return -1;
-    if (!v || !v->is_array)
+    if (!list || !list->is_array)
         return need_uint(m, name, blocks, 1 << 24, &c->ffn);
     if (gguf_integers(m->g, key, blocks, 1, 1 << 24, &list, m->e))
         return -1;
     const int64_t first = gguf_int_at(list, 0);
-    const size_t shared = c->kv_shared;
-    bool wide = shared > 0;              /* as the first layer that may be */
-    if (shared && shared < blocks)
-        wide = gguf_int_at(list, blocks - shared) != first;
+    const size_t own = blocks - c->kv_shared;
+    c->ffn = (size_t)first;
+    c->ffn_doubled = c->kv_shared && (!own || gguf_int_at(list, own) != first);
     for (size_t l = 0; l < blocks; l++) {
         const int64_t n = gguf_int_at(list, l);
-        if (n != (wide && l >= blocks - shared ? 2 * first : first))
+        if (n != (c->ffn_doubled && l >= own ? 2 * first : first))
             return gguf_bad(m->g, key, m->e,
                             "%lld in layer %zu and %lld in layer 0: allowed is twice as much in the last %zu "
                             "layers, which attention.shared_kv_layers counts", (long long)n, l,
-                            (long long)first, shared);
+                            (long long)first, c->kv_shared);
     }
-    c->ffn_doubled = wide;
-    c->ffn = (size_t)first;
     return 0;
 }
 
 static int put_sizes(const struct putting *p)
 {
-    const struct config *c = p->c;
-    char key[KEY_BYTES];
-    if (!c->ffn_doubled) {
-        put_uint(p, "feed_forward_length", c->ffn);
-        return 0;
-    }
-    gguf_put_array(p->o, gguf_key(key, p->f, "feed_forward_length"), GGUF_U32, c->n_layers);
-    for (size_t l = 0; l < c->n_layers; l++)
-        gguf_add_u32(p->o, (uint32_t)c->layer[l].ffn);
+    if (p->c->ffn_doubled)
+        put_each(p, "feed_forward_length", offsetof(struct layer_spec, ffn));
+    else
+        put_uint(p, "feed_forward_length", p->c->ffn);
     return 0;
 }
 
@@ -108,17 +103,14 @@ static int need_size(const struct reading *r, const char *key, size_t hi, size_t
 static int read_beside(const struct reading *r)
 {
     struct config *c = r->c;
-    if (!c->experts_beside)
-        return 0;
-    c->experts_normalised = true;
-    return need_size(r, "num_experts", EXPERTS_MAX, &c->n_experts) ||
-                   need_size(r, "top_k_experts", c->n_experts, &c->experts_used) ||
-                   need_size(r, "moe_intermediate_size", EXPERT_FFN_MAX, &c->expert_ffn)
-               ? -1
-               : read_experts(r);
+    c->experts_normalised = c->experts_beside;
+    return c->experts_beside && (need_size(r, "num_experts", EXPERTS_MAX, &c->n_experts) ||
+                                 need_size(r, "top_k_experts", c->n_experts, &c->experts_used) ||
+                                 need_size(r, "moe_intermediate_size", EXPERT_FFN_MAX, &c->expert_ffn) ||
+                                 read_experts(r)) ? -1 : 0;
 }
 
-static int get_gemma_experts(struct getting *m)
+static int get_beside(struct getting *m)
 {
     struct config *c = m->c;
     c->experts_beside = c->n_experts;
@@ -135,28 +127,28 @@ static const struct key own_keys[] = {
 }, cap_keys[] = {
     { "final_logit_softcapping", NULL, REAL(softcap), 0, 1e6, 0, UNWRITTEN }, { 0 }
 };
+static const char kv_heads[] = "attention.head_count_kv";
+/* One number: of the heads of layers with a window. Those of global ones have key_length dimensions. */
+static const char *const local_dims[] = { "attention.key_length_swa", "attention.value_length_swa",
+                                          "rope.dimension_count_swa" };
 
-/* Heads of global layers have key_length dimensions, those with a window key_length_swa. */
 static int get_gemma_heads(struct getting *m)
 {
-    static const char kv[] = "attention.head_count_kv";
     struct config *c = m->c;
-    const struct gguf_value *list = NULL;
-    size_t value;
+    size_t same;
     char key[KEY_BYTES];
-    c->head_dim = 0;
+    const struct gguf_value *v = gguf_find(m->g, gguf_key(key, m->f, kv_heads)), *list = NULL;
     c->n_kv_heads = c->n_heads;
     if (read_uint(m, "attention.key_length", 0, 2, HEAD_DIM_MAX, &c->head_dim) < 0)
         return -1;
-    const struct gguf_value *v = gguf_find(m->g, gguf_key(key, m->f, kv));
     if (v && v->is_array ? gguf_integers(m->g, key, c->n_layers, 1, c->n_heads, &list, m->e)
-                         : read_uint(m, kv, m->blocks, 1, c->n_heads, &c->n_kv_heads) < 0)
+                         : read_uint(m, kv_heads, m->blocks, 1, c->n_heads, &c->n_kv_heads) < 0)
         return -1;
     for (size_t l = 0; l < c->n_layers; l++)
         c->layer[l].n_kv_heads = list ? (size_t)gguf_int_at(list, l) : c->n_kv_heads;
-    if (get_heads(m) || need_uint(m, "attention.key_length_swa", 0, HEAD_DIM_MAX, &c->local_rotary) ||
-        read_uint(m, "attention.value_length_swa", 0, c->local_rotary, c->local_rotary, &value) < 0 ||
-        read_uint(m, "rope.dimension_count_swa", 0, c->local_rotary, c->local_rotary, &value) < 0 ||
+    if (get_heads(m) || need_uint(m, local_dims[0], 0, HEAD_DIM_MAX, &c->local_rotary) ||
+        read_uint(m, local_dims[1], 0, c->local_rotary, c->local_rotary, &same) < 0 ||
+        read_uint(m, local_dims[2], 0, c->local_rotary, c->local_rotary, &same) < 0 ||
         keys_get(m, own_keys) || read_real(m, "final_logit_softcapping", 0, 1e6, &c->softcap) < 0)
         return -1;
     return m->f->drafter ? need_uint(m, "embedding_length_out", 0, 1 << 20, &c->backbone) : 0;
@@ -166,18 +158,14 @@ static int put_gemma_heads(const struct putting *p)
 {
     const struct config *c = p->c;
     const size_t dim = c->layer[c->n_layers - 1].head_dim;
-    char key[KEY_BYTES];
     if (c->per_layer && c->per_layer_vocab != c->vocab)
         return put_lacks(p, "vocab_size_per_layer_input other than vocab_size");
-    put_uint(p, "attention.key_length_swa", c->local_rotary);
-    put_uint(p, "attention.value_length_swa", c->local_rotary);
-    put_uint(p, "rope.dimension_count_swa", c->local_rotary);
+    for (size_t i = 0; i < 3; i++)
+        put_uint(p, local_dims[i], c->local_rotary);
     keys_put(p, own_keys);
     if (c->softcap != 0)
         put_real(p, "final_logit_softcapping", c->softcap);
-    gguf_put_array(p->o, gguf_key(key, p->f, "attention.head_count_kv"), GGUF_U32, c->n_layers);
-    for (size_t l = 0; l < c->n_layers; l++)
-        gguf_add_u32(p->o, (uint32_t)c->layer[l].n_kv_heads);
+    put_each(p, kv_heads, offsetof(struct layer_spec, n_kv_heads));
     put_uint(p, "attention.key_length", dim);
     put_uint(p, "attention.value_length", dim);
     return 0;
@@ -211,12 +199,13 @@ static void write_own(const struct writing *w)
 
 /* ---- layers of config.json ---- */
 
-/* A whole number from 0; null is 0. */
-static int get_count(const struct reading *r, const char *key, size_t missing, size_t hi, size_t *x)
+/* A whole number from 0; null is 0. A missing key leaves it as it is. */
+static int get_count(const struct reading *r, const char *key, size_t hi, size_t *x)
 {
     struct json v;
     const int found = js_get(r->root, key, &v, r->e);
-    *x = found == 1 ? 0 : missing;
+    if (found == 1)
+        *x = 0;
     return found == 1 && !is_null(&v) ? js_size(&v, 0, hi, x, r->e) : MIN(found, 0);
 }
 
@@ -227,12 +216,11 @@ static int read_each(struct config *c, const struct json *all, struct err *e)
     if (js_kind(all) != JS_OBJECT)
         return js_bad(all, e, "allowed is an object");
     for (struct js_walk w = js_walk(all); js_next(&w, &key, &v);) {
-        bool control;
-        char text[8] = "";
-        if (js_length(&key, &control) < sizeof text)
-            text[js_unescape(&key, text)] = 0;
-        const size_t l = strtoul(text, NULL, 10);
-        if (!*text || strspn(text, "0123456789") != strlen(text) || l >= c->n_layers)
+        char number[24] = "0";
+        size_t l = 0;
+        while (l < c->n_layers && !js_is(&key, number))
+            snprintf(number, sizeof number, "%zu", ++l);
+        if (l == c->n_layers)
             return js_bad(&key, e, "allowed are the numbers of layers, 0 to %zu", c->n_layers - 1);
         if (js_kind(&v) != JS_OBJECT)
             return js_bad(&v, e, "allowed is an object");
@@ -247,43 +235,17 @@ static int read_each(struct config *c, const struct json *all, struct err *e)
     return 0;
 }
 
-/* Checks the heads of all layers. */
-static int add_heads(struct config *c, const struct json *root, struct err *e)
-{
-    c->heads_differ = true;
-    c->rotary = c->local_rotary = c->layer[c->n_layers - 1].head_dim;
-    c->n_kv_heads = c->head_dim = 0;
-    for (size_t l = c->n_layers; l--;)
-        if (c->layer[l].window)
-            c->local_rotary = c->layer[l].head_dim;
-    for (size_t l = 0; l < c->n_layers; l++) {
-        const struct layer_spec *s = &c->layer[l];
-        if (c->n_heads % s->n_kv_heads || s->head_dim % 16 ||
-            s->head_dim != (s->window ? c->local_rotary : c->rotary))
-            return err_set(e, ERR_INPUT,
-                           "%s: layer %zu has %zu key/value heads of %zu dimensions: allowed are numbers "
-                           "that divide num_attention_heads %zu, and in all %s layers the same multiple of "
-                           "16",
-                           root->file, l, s->n_kv_heads, s->head_dim, c->n_heads,
-                           s->window ? "windowed" : "global");
-        c->n_kv_heads = MAX(c->n_kv_heads, s->n_kv_heads), c->head_dim = MAX(c->head_dim, s->head_dim);
-    }
-    return 0;
-}
-
 static int read_layer_heads(const struct reading *r)
 {
     struct config *c = r->c;
     struct json all;
-    size_t dim, n;
+    size_t dim, n, first = 0;
     bool v_is_k;
     if (get_bool(r->root, "attention_k_eq_v", false, &v_is_k, r->e) ||
         get_size(r->root, "global_head_dim", 512, NULL_REFUSED, HEAD_DIM_MAX, &dim, r->e) ||
         get_size(r->root, "num_global_key_value_heads", c->n_kv_heads, NULL_MISSING, c->n_heads, &n, r->e))
         return -1;
     const int found = get_value(r->root, "per_layer_config", &all, r->e);
-    if (found < 0)
-        return -1;
     for (size_t l = 0; l < c->n_layers; l++) {
         struct layer_spec *s = &c->layer[l];
         const bool global = !s->window && !found;
@@ -291,78 +253,89 @@ static int read_layer_heads(const struct reading *r)
         s->n_kv_heads = global && v_is_k ? n : c->n_kv_heads;
         s->head_dim = global ? dim : c->head_dim;
     }
-    return (found && read_each(c, &all, r->e)) || add_heads(c, r->root, r->e) ? -1 : 0;
+    if (found < 0 || (found && read_each(c, &all, r->e)))
+        return -1;
+    while (first < c->n_layers - 1 && !c->layer[first].window)
+        first++;
+    c->heads_differ = true;
+    c->local_rotary = c->layer[first].head_dim;
+    c->rotary = c->layer[c->n_layers - 1].head_dim;
+    c->n_kv_heads = c->head_dim = 0;
+    for (size_t l = 0; l < c->n_layers; l++) {
+        const struct layer_spec *s = &c->layer[l];
+        if (c->n_heads % s->n_kv_heads || s->head_dim % 16 ||
+            s->head_dim != (s->window ? c->local_rotary : c->rotary))
+            return err_set(r->e, ERR_INPUT,
+                           "%s: layer %zu has %zu key/value heads of %zu dimensions: allowed are numbers "
+                           "that divide num_attention_heads %zu, and in all %s layers the same multiple of "
+                           "16", r->root->file, l, s->n_kv_heads, s->head_dim, c->n_heads,
+                           s->window ? "windowed" : "global");
+        c->n_kv_heads = MAX(c->n_kv_heads, s->n_kv_heads), c->head_dim = MAX(c->head_dim, s->head_dim);
+    }
+    return 0;
 }
 
 /* Reads which layers have no keys and values of their own: of a drafter none has. */
 static int read_shared(const struct reading *r)
 {
     struct config *c = r->c;
-    const struct json *root = r->root;
-    struct err *e = r->e;
     if (c->backbone) {
         c->kv_shared = c->n_layers;
         return 0;
     }
-    if (get_count(r, "num_kv_shared_layers", 0, c->n_layers - 1, &c->kv_shared) ||
-        get_bool(root, "use_double_wide_mlp", false, &c->ffn_doubled, e))
+    if (get_count(r, "num_kv_shared_layers", c->n_layers - 1, &c->kv_shared) ||
+        get_bool(r->root, "use_double_wide_mlp", false, &c->ffn_doubled, r->e))
         return -1;
     c->ffn_doubled = c->ffn_doubled && c->kv_shared;
     config_layers(c);
     for (size_t l = c->n_layers - c->kv_shared; l < c->n_layers; l++) {
         struct layer_spec *s = &c->layer[l];
-        const size_t from = s->kv_layer;
         s->v_is_k = false;
-        if (from == SIZE_MAX)
-            return err_set(e, ERR_INPUT, "%s: num_kv_shared_layers is %zu, but no layer before layer %zu has "
-                           "keys and values for the %s layers after it", root->file, c->kv_shared,
+        if (s->kv_layer == SIZE_MAX)
+            return err_set(r->e, ERR_INPUT, "%s: num_kv_shared_layers is %zu, but no layer before layer %zu "
+                           "has keys and values for the %s layers after it", r->root->file, c->kv_shared,
                            c->n_layers - c->kv_shared, s->window ? "windowed" : "global");
-        if (s->n_kv_heads != c->layer[from].n_kv_heads)
-            return err_set(e, ERR_INPUT, "%s: layer %zu has %zu key/value heads, but reads those of layer "
-                           "%zu, which has %zu", root->file, l, s->n_kv_heads, from,
-                           c->layer[from].n_kv_heads);
+        if (s->n_kv_heads != c->layer[s->kv_layer].n_kv_heads)
+            return err_set(r->e, ERR_INPUT, "%s: layer %zu has %zu key/value heads, but reads those of layer "
+                           "%zu, which has %zu", r->root->file, l, s->n_kv_heads, s->kv_layer,
+                           c->layer[s->kv_layer].n_kv_heads);
     }
     return 0;
 }
 
 /* Reads the embeddings of each layer, which models of 12B and drafters do not have. */
-static int read_per_layer(const struct reading *r, bool unified)
+static int read_per_layer(const struct reading *r)
 {
     struct config *c = r->c;
-    const size_t missing = unified || c->backbone ? 0 : 256, most = c->backbone ? 0 : 1 << 16;
-    if (get_count(r, "hidden_size_per_layer_input", missing, most, &c->per_layer) ||
-        get_count(r, "vocab_size_per_layer_input", 262144, 1 << 24, &c->per_layer_vocab))
+    c->per_layer_vocab = 262144;
+    if (get_count(r, "hidden_size_per_layer_input", c->backbone ? 0 : 1 << 16, &c->per_layer) ||
+        get_count(r, "vocab_size_per_layer_input", 1 << 24, &c->per_layer_vocab))
         return -1;
-    if (c->per_layer && c->per_layer_vocab < c->vocab)
-        return err_set(r->e, ERR_INPUT, "%s: vocab_size_per_layer_input is %zu, but vocab_size is %zu: "
-                       "allowed are as many or more", r->root->file, c->per_layer_vocab, c->vocab);
-    return 0;
+    return !c->per_layer || c->per_layer_vocab >= c->vocab
+               ? 0
+               : err_set(r->e, ERR_INPUT, "%s: vocab_size_per_layer_input is %zu, but vocab_size is %zu: "
+                         "allowed are as many or more", r->root->file, c->per_layer_vocab, c->vocab);
 }
 
 static int read_layers(const struct reading *r)
 {
-    static const char both_ways[] = "use_bidirectional_attention";
     struct config *c = r->c;
-    struct json v;
-    const bool unified = has_type(r->root, unified_types);
-    const int found = get_value(r->root, both_ways, &v, r->e);
-    if (found < 0 || (found && !js_is(&v, "vision")))
-        return found < 0 ? -1 : js_bad(&v, r->e, "allowed is \"vision\"");
+    struct layer_spec *last = &c->layer[c->n_layers - 1];
     c->query_scalar = 1;
-    c->layer[c->n_layers - 1].window = 0;    /* whatever layer_types says, as in transformers */
-    c->layer[c->n_layers - 1].local = false;
-    return read_gemma(r) || read_layer_heads(r) || read_shared(r) ||
-                   read_per_layer(r, unified) ? -1 : 0;
+    last->window = 0;                    /* whatever layer_types says, as in transformers */
+    last->local = false;
+    return read_word(r->root, "use_bidirectional_attention", "vision", r->e) < 0 || read_gemma(r) ||
+                   read_layer_heads(r) || read_shared(r) || read_per_layer(r) ? -1 : 0;
 }
 
 /* A file names the layers one by one. */
 static int get_layers(struct getting *m)
 {
-    const struct gguf_value *list = NULL;
+    const struct gguf_value *list;
     char key[KEY_BYTES];
-    if (gguf_array(m->g, gguf_key(key, m->f, "attention.sliding_window_pattern"), GGUF_BOOL, &list, m->e) < 0)
-        return -1;
-    return list ? get_windowed(m) : gguf_bad(m->g, key, m->e, "the key is missing");
+    const int found = gguf_array(m->g, gguf_key(key, m->f, "attention.sliding_window_pattern"), GGUF_BOOL,
+                                 &list, m->e);
+    return found ? found < 0 ? -1 : get_windowed(m) : gguf_bad(m->g, key, m->e, "the key is missing");
 }
 
 /* ---- RoPE: of the global layers the first pairs of dimensions turn ---- */
@@ -412,7 +385,7 @@ static const struct tensor_name names[] = {
 };
 
 static const struct section sizes = { size_keys, read_sizes, get_sizes, NULL, put_sizes },
-    experts = { expert_keys, read_beside, get_gemma_experts, NULL, put_experts },
+    experts = { expert_keys, read_beside, get_beside, NULL, put_experts },
     heads = { head_keys, read_heads, get_gemma_heads, NULL, put_gemma_heads },
     cap = { cap_keys, NULL, NULL, NULL, NULL },
     window = { window_keys, read_window, get_window, write_own, NULL },
@@ -433,7 +406,7 @@ static const struct section sizes = { size_keys, read_sizes, get_sizes, NULL, pu
                   "feed_forward_length", "attention.head_count_kv", "attention.key_length"),                 \
     .ropes = (const struct rope_name[]){ { "proportional", ROPE_DIVIDED }, { 0 } },                          \
     .layer = { .qk_norm = QK_NORM, .v_norm = true, .norms = NORM_BOTH, .gelu = true, .scaled = true },       \
-    .windows = { WINDOW_NEEDED, 512, 6, .files = FILES_LAYERS }, .experts = true, .local = true,             \
+    .windows = { WINDOW_NEEDED, .pattern = 6, .files = FILES_LAYERS }, .experts = true, .local = true,       \
     .freqs = true, .rope = read_proportional
 
 const struct family family_gemma4 = {

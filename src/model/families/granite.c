@@ -28,12 +28,10 @@ static int read_dense(const struct reading *r)
     if (found < 0 || js_size(&v, 0, 0, &none, e) ||
         get_size(root, "shared_intermediate_size", 1024, NULL_REFUSED, 1 << 24, &r->c->ffn, e))
         return -1;
-    found = get_value(root, "position_embedding_type", &v, e);
-    if (found == 0)
-        return err_set(e, ERR_INPUT, "%s: position_embedding_type is missing: allowed is \"rope\"",
-                       root->file);
-    if (found < 0 || !js_is(&v, "rope"))
-        return found < 0 ? -1 : js_bad(&v, e, "allowed is \"rope\"");
+    found = read_word(root, "position_embedding_type", "rope", e);
+    if (found <= 0)
+        return found < 0 ? -1 : err_set(e, ERR_INPUT, "%s: position_embedding_type is missing: allowed is "
+                                        "\"rope\"", root->file);
     found = get_value(root, "layer_types", &v, e);
     if (found == 0)
         found = get_value(root, "layers_block_type", &v, e);

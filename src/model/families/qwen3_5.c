@@ -33,11 +33,8 @@ static int read_mixers(const struct reading *r)
 
 static int read_states(const struct reading *r)
 {
-    static const char *const fixed[][2] = { { "output_gate_type", "swish" },
-                                            { "mamba_ssm_dtype", "float32" } };
     struct config *c = r->c;
     const struct delta_config *d = &c->delta;
-    struct json v;
     bool gated;
     c->norm_plus_one = true;
     if (get_bool(r->root, "attn_output_gate", true, &gated, r->e))
@@ -51,12 +48,8 @@ static int read_states(const struct reading *r)
     if (d->conv < 2)
         return err_set(r->e, ERR_INPUT, "%s: linear_conv_kernel_dim is 1, allowed are 2 to %d", r->root->file,
                        CONV_MAX);
-    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
-        const int found = get_value(r->root, fixed[i][0], &v, r->e);
-        if (found < 0 || (found && !js_is(&v, fixed[i][1])))
-            return found < 0 ? -1 : js_bad(&v, r->e, "allowed is \"%s\"", fixed[i][1]);
-    }
-    if (read_mixers(r))
+    if (read_word(r->root, "output_gate_type", "swish", r->e) < 0 ||
+        read_word(r->root, "mamba_ssm_dtype", "float32", r->e) < 0 || read_mixers(r))
         return -1;
     return config_mixers(c, MIXER_ATTENTION)
                ? 0
