@@ -73,6 +73,7 @@ void write_float(struct json_writer *w, const char *key, double x);
 
 /* One key of a GGUF file: ARCH.NAME. The getters are those of gguf.h; need_uint: from 1, and must exist. */
 const char *gguf_key(char key[KEY_BYTES], const struct family *f, const char *name);
+#define KEY(m, name) gguf_key((char[KEY_BYTES]){ 0 }, (m)->f, name)
 int read_uint(const struct getting *m, const char *name, size_t layers, size_t lo, size_t hi, size_t *x);
 int need_uint(const struct getting *m, const char *name, size_t layers, size_t hi, size_t *x);
 int read_real(const struct getting *m, const char *name, double lo, double hi, double *x);
@@ -97,6 +98,14 @@ struct section {
     void (*write)(const struct writing *w);
     int (*put)(const struct putting *p);
 };
+
+/* Of Gemma 3 and 4. */
+#define GEMMA_MISSING(vocab, layers)                                                                        \
+    MISSING({ "vocab_size", vocab }, { "hidden_size", 2304 }, { "intermediate_size", 9216 },                \
+            { "num_hidden_layers", layers }, { "num_attention_heads", 8 }, { "num_key_value_heads", 4 },    \
+            { "head_dim", 256 }, { "max_position_embeddings", 131072 }, { "rope_theta", 1e6 },              \
+            { "rope_local_base_freq", 10000 }, { "tie_word_embeddings", 1 }, { "bos_token_id", 2 },         \
+            { "eos_token_id", 1 })
 
 /* ---- tensors ---- */
 
@@ -207,6 +216,8 @@ int put_experts(const struct putting *p);
 int read_heads(const struct reading *r);
 int get_heads(struct getting *m);
 int read_gemma(const struct reading *r);
+/* Of norms after each part, as Gemma 3 names them. */
+extern const struct tensor_name norms_after[];
 
 /* Windows (windows.c). The rule of families with a key sliding_window_pattern. */
 int pattern_rule(const struct reading *r, bool windowed[]);
@@ -216,9 +227,10 @@ void write_no_window(const struct writing *w);
 int get_windowed(struct getting *m);
 void write_windowed(const struct writing *w);
 int put_windowed(const struct putting *p);
-/* Reads layer_types, the names `special` and "full_attention", into is[n_layers]. Returns 1; 0: there is no
- * such key, and is[] stays; -1. *v receives the value. */
-int read_layer_types(const struct reading *r, struct json *v, const char *special, bool is[]);
+/* Reads a list of layers, the names `special` and "full_attention", into is[n_layers]. Returns 1; 0: there is
+ * no such key, and is[] stays; -1. *v receives the value. */
+int read_layer_types(const struct reading *r, const char *key, struct json *v, const char *special,
+                     bool is[]);
 /* Writes layer_types, `special` for layers with a window or a state, and an array of n booleans. */
 void write_layer_types(const struct writing *w, const char *special);
 void put_layers(const struct putting *p, const char *name, size_t n);

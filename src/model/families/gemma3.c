@@ -37,23 +37,18 @@ static int put_scalar(const struct putting *p)
     return p->c->query_scalar == scalar_of(p->c) ? 0 : put_lacks(p, "this query_pre_attn_scalar");
 }
 
-static const struct tensor_name names[] = {
+const struct tensor_name norms_after[] = {
     { "post_attention_norm.weight", "post_attention_layernorm.weight" },
     { "ffn_norm.weight", "pre_feedforward_layernorm.weight" },
     { "post_ffw_norm.weight", "post_feedforward_layernorm.weight" }, { 0 }
 };
 
 const struct family family_gemma3 = {
-    .type = "gemma3", .text_type = "gemma3_text", .gguf = "gemma3", .tensors = names,
+    .type = "gemma3", .text_type = "gemma3_text", .gguf = "gemma3", .tensors = norms_after,
     .names = LIST("Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"),
     .reads = LIST("rope_local_base_freq"),
     .section = { [OF_FACTORS] = SECTION(scalar_keys, read_scalar, NULL, write_scalar, put_scalar) },
-    .missing = MISSING({ "vocab_size", 262208 }, { "hidden_size", 2304 }, { "intermediate_size", 9216 },
-                       { "num_hidden_layers", 26 }, { "num_attention_heads", 8 },
-                       { "num_key_value_heads", 4 }, { "head_dim", 256 },
-                       { "max_position_embeddings", 131072 }, { "rope_theta", 1e6 },
-                       { "rope_local_base_freq", 10000 }, { "tie_word_embeddings", 1 }, { "bos_token_id", 2 },
-                       { "eos_token_id", 1 }),
+    .missing = GEMMA_MISSING(262208, 26),
     .layer = { .qk_norm = QK_NORM, .norms = NORM_BOTH, .gelu = true },
     .attention_bias = true, .hidden_multiple = true, .local = true,
     .windows = { WINDOW_NEEDED, 4096, 6, pattern_rule, .files = FILES_LAYERS },

@@ -18,8 +18,7 @@ static bool has_type(const struct json *in, const char *const *types)
 /* Writes a list of the numbers that layers have at an offset of their specs. */
 static void put_each(const struct putting *p, const char *name, size_t at)
 {
-    char key[KEY_BYTES];
-    gguf_put_array(p->o, gguf_key(key, p->f, name), GGUF_U32, p->c->n_layers);
+    gguf_put_array(p->o, KEY(p, name), GGUF_U32, p->c->n_layers);
     for (size_t l = 0; l < p->c->n_layers; l++)
         gguf_add_u32(p->o, (uint32_t)*(const size_t *)((const char *)&p->c->layer[l] + at));
 }
@@ -47,9 +46,8 @@ static int get_sizes(struct getting *m)
     static const char name[] = "feed_forward_length";
     struct config *c = m->c;
     const size_t blocks = m->blocks;
-    char key[KEY_BYTES];
-    const struct gguf_value *list = gguf_find(m->g, gguf_key(key, m->f, name));
-    c->kv_shared = 0;
+    const char *key = KEY(m, name);
+    const struct gguf_value *list = gguf_find(m->g, key);
     if (read_uint(m, "attention.shared_kv_layers", 0, 0, m->f->drafter ? blocks : blocks - 1,
                   &c->kv_shared) < 0)
         return -1;
@@ -136,12 +134,11 @@ static int get_gemma_heads(struct getting *m)
 {
     struct config *c = m->c;
     size_t same;
-    char key[KEY_BYTES];
-    const struct gguf_value *v = gguf_find(m->g, gguf_key(key, m->f, kv_heads)), *list = NULL;
+    const struct gguf_value *v = gguf_find(m->g, KEY(m, kv_heads)), *list = NULL;
     c->n_kv_heads = c->n_heads;
     if (read_uint(m, "attention.key_length", 0, 2, HEAD_DIM_MAX, &c->head_dim) < 0)
         return -1;
-    if (v && v->is_array ? gguf_integers(m->g, key, c->n_layers, 1, c->n_heads, &list, m->e)
+    if (v && v->is_array ? gguf_integers(m->g, KEY(m, kv_heads), c->n_layers, 1, c->n_heads, &list, m->e)
                          : read_uint(m, kv_heads, m->blocks, 1, c->n_heads, &c->n_kv_heads) < 0)
         return -1;
     for (size_t l = 0; l < c->n_layers; l++)
@@ -175,8 +172,7 @@ static int put_gemma_heads(const struct putting *p)
 static void write_own(const struct writing *w)
 {
     struct config c = *w->c;
-    char key[KEY_BYTES];
-    const struct gguf_value *widths = gguf_find(w->g, gguf_key(key, w->f, "feed_forward_length"));
+    const struct gguf_value *widths = gguf_find(w->g, KEY(w, "feed_forward_length"));
     if (widths->is_array)
         jw_bool(w->w, "use_double_wide_mlp", c.ffn_doubled);
     jw_open(w->w, "per_layer_config", '{');
@@ -332,9 +328,8 @@ static int read_layers(const struct reading *r)
 static int get_layers(struct getting *m)
 {
     const struct gguf_value *list;
-    char key[KEY_BYTES];
-    const int found = gguf_array(m->g, gguf_key(key, m->f, "attention.sliding_window_pattern"), GGUF_BOOL,
-                                 &list, m->e);
+    const char *key = KEY(m, "attention.sliding_window_pattern");
+    const int found = gguf_array(m->g, key, GGUF_BOOL, &list, m->e);
     return found ? found < 0 ? -1 : get_windowed(m) : gguf_bad(m->g, key, m->e, "the key is missing");
 }
 
@@ -396,12 +391,7 @@ static const struct section sizes = { size_keys, read_sizes, get_sizes, NULL, pu
     .text_type = "gemma4_text", .tensors = names,                                                            \
     .section = { [OF_SIZES] = &sizes, [OF_EXPERTS] = &experts, [OF_HEADS] = &heads, [OF_FACTORS] = &cap,     \
                  [OF_WINDOW] = &window, [OF_LAYERS] = &layers, [OF_ROPE] = &rope },                          \
-    .missing = MISSING({ "vocab_size", 262144 }, { "hidden_size", 2304 }, { "intermediate_size", 9216 },    \
-                       { "num_hidden_layers", 30 }, { "num_attention_heads", 8 },                           \
-                       { "num_key_value_heads", 4 }, { "head_dim", 256 },                                   \
-                       { "max_position_embeddings", 131072 }, { "rope_theta", 1e6 },                        \
-                       { "rope_local_base_freq", 10000 }, { "tie_word_embeddings", 1 },                     \
-                       { "bos_token_id", 2 }, { "eos_token_id", 1 }),                                       \
+    .missing = GEMMA_MISSING(262144, 30),                                                                    \
     .reads = LIST("use_bidirectional_attention", "per_layer_config", "final_logit_softcapping",              \
                   "feed_forward_length", "attention.head_count_kv", "attention.key_length"),                 \
     .ropes = (const struct rope_name[]){ { "proportional", ROPE_DIVIDED }, { 0 } },                          \

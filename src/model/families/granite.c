@@ -19,8 +19,9 @@ static int read_dense(const struct reading *r)
 {
     const struct json *root = r->root;
     struct err *e = r->e;
-    struct json v, name;
-    size_t none, n = 0;
+    struct json v;
+    size_t none;
+    bool same[CONFIG_LAYERS_MAX];        /* both names are those of attention */
     int found = get_value(root, "num_local_experts", &v, e);
     if (found == 0)
         return err_set(e, ERR_INPUT, "%s: num_local_experts is missing, which stands for 8: allowed is 0",
@@ -32,19 +33,12 @@ static int read_dense(const struct reading *r)
     if (found <= 0)
         return found < 0 ? -1 : err_set(e, ERR_INPUT, "%s: position_embedding_type is missing: allowed is "
                                         "\"rope\"", root->file);
-    found = get_value(root, "layer_types", &v, e);
+    found = read_layer_types(r, "layer_types", &v, "attention", same);
     if (found == 0)
-        found = get_value(root, "layers_block_type", &v, e);
-    if (found == 0)
-        return err_set(e, ERR_INPUT, "%s: layer_types is missing, which stands for layers with states: "
-                       "allowed are \"attention\" and \"full_attention\"", root->file);
-    if (found < 0 || js_kind(&v) != JS_ARRAY)
-        return found < 0 ? -1 : js_bad(&v, e, "allowed is a list of names");
-    for (struct js_walk w = js_walk(&v); js_next(&w, NULL, &name); n++)
-        if (!js_is(&name, "attention") && !js_is(&name, "full_attention"))
-            return js_bad(&name, e, "allowed are \"attention\" and \"full_attention\"");
-    return n == r->c->n_layers ? 0 : js_bad(&v, e, "%zu names: allowed are %zu, one for each layer", n,
-                                            r->c->n_layers);
+        found = read_layer_types(r, "layers_block_type", &v, "attention", same);
+    return found ? MIN(found, 0)
+                 : err_set(e, ERR_INPUT, "%s: layer_types is missing, which stands for layers with states: "
+                           "allowed are \"attention\" and \"full_attention\"", root->file);
 }
 
 static int read_factors(const struct reading *r)
@@ -63,8 +57,7 @@ static int read_factors(const struct reading *r)
 /* A file without attention.scale has that of other models. */
 static int get_factors(struct getting *m)
 {
-    char key[KEY_BYTES];
-    if (!gguf_find(m->g, gguf_key(key, m->f, "attention.scale")))
+    if (!gguf_find(m->g, KEY(m, "attention.scale")))
         m->c->score_multiplier = 1 / sqrt((double)m->c->head_dim);
     return 0;
 }

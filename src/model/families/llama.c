@@ -60,9 +60,10 @@ int read_mixtral(const struct reading *r)
 int get_experts(struct getting *m)
 {
     const bool none = !m->c->n_experts;
-    char key[KEY_BYTES];
-    gguf_key(key, m->f, none ? "expert_count" : "expert_used_count");
-    return none || !m->c->experts_used ? gguf_bad(m->g, key, m->e, "the key is missing, or 0") : 0;
+    return none || !m->c->experts_used
+               ? gguf_bad(m->g, KEY(m, none ? "expert_count" : "expert_used_count"), m->e,
+                          "the key is missing, or 0")
+               : 0;
 }
 
 /* A file of architecture llama may have experts; other families without a section have none. */
@@ -128,15 +129,14 @@ int get_heads(struct getting *m)
 {
     struct config *c = m->c;
     size_t value_dim;
-    char key[KEY_BYTES];
-    if (check_heads(c, m->g->file, gguf_key(key, m->f, ""), false, m->e))
+    if (check_heads(c, m->g->file, KEY(m, ""), false, m->e))
         return -1;
     c->rotary = c->head_dim;
     if (read_uint(m, "attention.value_length", 0, c->head_dim, c->head_dim, &value_dim) < 0 ||
         read_uint(m, "rope.dimension_count", 0, m->f->partial > 0 ? 2 : c->head_dim, c->head_dim,
                   &c->rotary) < 0)
         return -1;
-    return c->rotary % 2 ? gguf_bad(m->g, gguf_key(key, m->f, "rope.dimension_count"), m->e,
+    return c->rotary % 2 ? gguf_bad(m->g, KEY(m, "rope.dimension_count"), m->e,
                                     "%zu, allowed are even numbers", c->rotary)
                          : 0;
 }
@@ -252,7 +252,6 @@ static int read_growth(const struct reading *r, const struct json *settings)
 static int get_growth(struct getting *m)
 {
     struct rope_config *r = &m->c->rope;
-    char key[KEY_BYTES];
     if (get_rope(m))
         return -1;
     size_t length = r->original;
@@ -261,7 +260,7 @@ static int get_growth(struct getting *m)
         return -1;
     return length == r->original
                ? 0
-               : gguf_bad(m->g, gguf_key(key, m->f, "attention.temperature_length"), m->e,
+               : gguf_bad(m->g, KEY(m, "attention.temperature_length"), m->e,
                           "found %zu, allowed is rope.scaling.original_context_length %zu", length,
                           r->original);
 }

@@ -18,15 +18,8 @@ static const struct key yarn_keys[] = {
     { 0 }
 };
 
-static const struct tensor_name names[] = {
-    { "post_attention_norm.weight", "post_attention_layernorm.weight" },
-    { "ffn_norm.weight", "pre_feedforward_layernorm.weight" },
-    { "post_ffw_norm.weight", "post_feedforward_layernorm.weight" }, { 0 }
-};
-
 const struct family family_olmo3 = {
-    .type = "olmo3", .names = LIST("Olmo3ForCausalLM"), .gguf = "olmo2",
-    .tensors = names,
+    .type = "olmo3", .names = LIST("Olmo3ForCausalLM"), .gguf = "olmo2", .tensors = norms_after,
     .section = { [OF_FACTORS] = SECTION(NULL, check_heads) },
     .missing = MISSING({ "vocab_size", 50304 }, { "rms_norm_eps", 1e-5 }, { "rope_theta", 5e5 },
                        { "eos_token_id", 50279 }),

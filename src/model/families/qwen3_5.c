@@ -24,7 +24,7 @@ static int read_mixers(const struct reading *r)
         return -1;
     for (size_t l = 0; l < c->n_layers; l++)
         state[l] = (l + 1) % interval != 0;
-    if (read_layer_types(r, &list, "linear_attention", state) < 0)
+    if (read_layer_types(r, "layer_types", &list, "linear_attention", state) < 0)
         return -1;
     for (size_t l = 0; l < c->n_layers; l++)
         c->layer[l].mixer = state[l] ? MIXER_DELTA : MIXER_ATTENTION;
@@ -62,18 +62,18 @@ static int get_states(struct getting *m)
     struct config *c = m->c;
     const struct gguf_value *list = NULL;
     size_t inner, interval = 4;
-    char key[KEY_BYTES];
     if (need_uint(m, "ssm.inner_size", 0, 1 << 24, &inner) ||
         read_uint(m, "full_attention_interval", 0, 1, GGUF_LAYERS_MAX, &interval) < 0 ||
-        gguf_array(m->g, gguf_key(key, m->f, "attention.recurrent_layers"), GGUF_BOOL, &list, m->e) < 0)
+        gguf_array(m->g, KEY(m, "attention.recurrent_layers"), GGUF_BOOL, &list, m->e) < 0)
         return -1;
     if (list && list->n < c->n_layers)
-        return gguf_bad(m->g, key, m->e, "%zu layers, needed are %zu", list->n, c->n_layers);
+        return gguf_bad(m->g, KEY(m, "attention.recurrent_layers"), m->e, "%zu layers, needed are %zu",
+                        list->n, c->n_layers);
     for (size_t l = 0; l < c->n_layers; l++)
         c->layer[l].mixer = list ? gguf_int_at(list, l) != 0 : (l + 1) % interval != 0;
     c->delta.value_dim = inner / c->delta.value_heads;
     return inner % c->delta.value_heads
-               ? gguf_bad(m->g, gguf_key(key, m->f, "ssm.inner_size"), m->e,
+               ? gguf_bad(m->g, KEY(m, "ssm.inner_size"), m->e,
                           "%zu is not a multiple of %zu heads", inner, c->delta.value_heads)
                : 0;
 }
@@ -88,9 +88,8 @@ static int put_states(const struct putting *p)
 {
     const struct config *c = p->c;
     const size_t turns = c->rotary / 2, sections[] = { (turns + 2) / 3, (turns + 1) / 3, turns / 3, 0 };
-    char key[KEY_BYTES];
     put_uint(p, "ssm.inner_size", c->delta.value_heads * c->delta.value_dim);
-    gguf_put_array(p->o, gguf_key(key, p->f, "rope.dimension_sections"), GGUF_U32, 4);
+    gguf_put_array(p->o, KEY(p, "rope.dimension_sections"), GGUF_U32, 4);
     for (size_t i = 0; i < 4; i++)
         gguf_add_u32(p->o, (uint32_t)sections[i]);
     put_layers(p, "attention.recurrent_layers", c->n_layers + p->drafts);

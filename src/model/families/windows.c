@@ -8,11 +8,11 @@ static const char window_key[] = "attention.sliding_window",
 
 /* ---- config.json ---- */
 
-int read_layer_types(const struct reading *r, struct json *v, const char *special, bool is[])
+int read_layer_types(const struct reading *r, const char *key, struct json *v, const char *special, bool is[])
 {
     struct json x;
     size_t n = 0;
-    const int found = get_value(r->root, "layer_types", v, r->e);
+    const int found = get_value(r->root, key, v, r->e);
     if (found <= 0)
         return found;
     if (js_kind(v) != JS_ARRAY)
@@ -25,9 +25,8 @@ int read_layer_types(const struct reading *r, struct json *v, const char *specia
             is[n] = one;
     }
     return n == r->c->n_layers ? 1
-                               : err_set(r->e, ERR_INPUT, "%s: layer_types has %zu entries, "
-                                         "num_hidden_layers is %zu: they must agree", v->file, n,
-                                         r->c->n_layers);
+                               : err_set(r->e, ERR_INPUT, "%s: %s has %zu entries, num_hidden_layers "
+                                         "is %zu: they must agree", v->file, key, n, r->c->n_layers);
 }
 
 int pattern_rule(const struct reading *r, bool windowed[])
@@ -83,7 +82,7 @@ int read_window(const struct reading *r)
     if (!c->window)
         memset(rule, 0, sizeof rule);
     memcpy(windowed, rule, sizeof rule);
-    if (must_agree < 0 || read_layer_types(r, &list, "sliding_attention", windowed) < 0)
+    if (must_agree < 0 || read_layer_types(r, "layer_types", &list, "sliding_attention", windowed) < 0)
         return -1;
     for (size_t l = 0; l < c->n_layers; l++) {
         struct layer_spec *s = &c->layer[l];
@@ -111,13 +110,13 @@ int get_window(struct getting *m)
 {
     const struct windows *f = &m->f->windows;
     size_t *window = &m->c->window;
-    char key[KEY_BYTES];
     if (f->given == WINDOW_NEEDED && need_uint(m, window_key, 0, INT32_MAX, window))
         return -1;
-    if (*window && f->files == FILES_WINDOW && gguf_find(m->g, gguf_key(key, m->f, pattern_key)))
-        return gguf_bad(m->g, key, m->e, "windows in some of the layers are not implemented");
+    if (*window && f->files == FILES_WINDOW && gguf_find(m->g, KEY(m, pattern_key)))
+        return gguf_bad(m->g, KEY(m, pattern_key), m->e,
+                        "windows in some of the layers are not implemented");
     return *window && f->files == FILES_NONE
-               ? gguf_bad(m->g, gguf_key(key, m->f, window_key), m->e,
+               ? gguf_bad(m->g, KEY(m, window_key), m->e,
                           "found %zu, for %s this is not implemented; allowed is 0", *window, m->f->gguf)
                : 0;
 }
@@ -127,15 +126,15 @@ int get_windowed(struct getting *m)
 {
     struct config *c = m->c;
     size_t every = m->f->windows.pattern;
-    char key[KEY_BYTES];
-    const struct gguf_value *v = gguf_find(m->g, gguf_key(key, m->f, pattern_key)), *list = NULL;
+    const struct gguf_value *v = gguf_find(m->g, KEY(m, pattern_key)), *list = NULL;
     if (m->f->windows.files != FILES_LAYERS || !c->window)
         return 0;
-    if (v && v->is_array ? gguf_array(m->g, key, GGUF_BOOL, &list, m->e) < 0
+    if (v && v->is_array ? gguf_array(m->g, KEY(m, pattern_key), GGUF_BOOL, &list, m->e) < 0
                          : read_uint(m, pattern_key, 0, 1, INT32_MAX, &every) < 0)
         return -1;
     if (list && list->n != c->n_layers)
-        return gguf_bad(m->g, key, m->e, "%zu layers, needed are %zu", list->n, c->n_layers);
+        return gguf_bad(m->g, KEY(m, pattern_key), m->e, "%zu layers, needed are %zu", list->n,
+                        c->n_layers);
     for (size_t l = 0; l < c->n_layers; l++)
         c->layer[l].window = (list ? gguf_int_at(list, l) : (int64_t)((l + 1) % every)) ? c->window : 0;
     return 0;
@@ -166,8 +165,7 @@ void write_windowed(const struct writing *w)
 
 void put_layers(const struct putting *p, const char *name, size_t n)
 {
-    char key[KEY_BYTES];
-    gguf_put_array(p->o, gguf_key(key, p->f, name), GGUF_BOOL, n);
+    gguf_put_array(p->o, KEY(p, name), GGUF_BOOL, n);
     for (size_t l = 0; l < n; l++)
         gguf_add_bool(p->o, l < p->c->n_layers && is_special(&p->c->layer[l]));
 }
