@@ -58,8 +58,7 @@ static void passes_equal_training(void)
         struct train_score all[TRAIN_OUTPUTS_MAX] = { 0 }, first[TRAIN_OUTPUTS_MAX] = { 0 };
         char path[] = "/tmp/spire-XXXXXX";
         double want[SPIRE_DEPTH], got[SPIRE_DEPTH] = { 0 }, p[256];
-        bench_model(&b, &shapes[shape], DT_F32, best_twin(), 1);
-        bench_module(&b, &train_spire, SPIRE_WHOLE, 0.1f);
+        bench_open(&b, &shapes[shape], &(struct bench_settings){ .kind = &train_spire });
         for (size_t i = 0; i < b.u.n_matrix; i++) b.u.w[i] = ref_bf16(ref_to_bf16(b.u.w[i]));
         module_update(&b.u);
         b.win.n = 1 + SPIRE_DEPTH;
