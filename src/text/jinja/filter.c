@@ -58,15 +58,13 @@ static V replace(struct jinja *j, In x)
 
 static V indent(struct jinja *j, In x)
 {
-    const V width = x->p[0];
-    struct jj_text pad = {0}, all = {0}, t = {0};
-    if (x->self.kind != JJ_STR || (width.kind != JJ_MISSING && width.kind != JJ_STR && !jj_whole(width)))
+    const V width = jj_or(x->p[0], jj_int(4));
+    struct jj_text all = {0}, t = {0};
+    if (x->self.kind != JJ_STR || (width.kind != JJ_STR && !jj_whole(width)))
         jj_fail(j, "indent: a text, and a width or a text are needed");
-    if (width.kind == JJ_STR)
-        jj_put_str(j, &pad, width);
-    else
-        for (int64_t i = width.kind == JJ_MISSING ? 4 : MIN(jj_i(width), JJ_OUTPUT); i > 0; i--)
-            jj_puts(j, &pad, " ");
+    const V pad = width.kind == JJ_STR
+                      ? width
+                      : jj_operation(j, '*', jj_cstr(j, " "), jj_int(MIN(jj_i(width), JJ_OUTPUT)));
     jj_put_str(j, &all, x->self);
     jj_puts(j, &all, "\n");
     const V lines = jj_split_lines(j, &(struct jj_in){ .self = jj_text(j, &all) });
@@ -75,7 +73,7 @@ static V indent(struct jinja *j, In x)
         if (i)
             jj_puts(j, &t, "\n");
         if (i ? line->n || jj_truth(x->p[2]) : jj_truth(x->p[1]))
-            jj_put(j, &t, pad.s, pad.n);
+            jj_put_str(j, &t, pad);
         jj_put(j, &t, line->s, line->n);
     }
     return jj_text(j, &t);
@@ -180,7 +178,7 @@ static bool parse_int(struct jinja *j, const struct jj_str *s, int base, int64_t
 
 static V to_int(struct jinja *j, In x)
 {
-    const V v = x->self, otherwise = x->p[0].kind == JJ_MISSING ? jj_int(0) : x->p[0];
+    const V v = x->self, otherwise = jj_or(x->p[0], jj_int(0));
     const int64_t base = x->p[1].kind == JJ_MISSING ? 10 : jj_whole(x->p[1]) ? jj_i(x->p[1]) : 0;
     double f = 0;
     int64_t i;
@@ -206,7 +204,7 @@ static V to_float(struct jinja *j, In x)
         return jj_float(jj_f(x->self));
     if (x->self.kind == JJ_STR && parse_float(x->self.s, &f))
         return jj_float(f);
-    return x->p[0].kind == JJ_MISSING ? jj_float(0) : x->p[0];
+    return jj_or(x->p[0], jj_float(0));
 }
 static V absolute(struct jinja *j, In x)
 {
@@ -247,7 +245,7 @@ static V otherwise(struct jinja *j, In x)
 {
     if (x->self.kind != JJ_UNDEFINED && (jj_truth(x->self) || !jj_truth(x->p[1])))
         return x->self;
-    return x->p[0].kind == JJ_MISSING ? jj_str(j, "", 0) : x->p[0];
+    return jj_or(x->p[0], jj_str(j, "", 0));
 }
 static V first(struct jinja *j, In x)
 {
@@ -269,10 +267,8 @@ static V iterator(struct jinja *j, V list)
 static V reverse(struct jinja *j, In x)
 {
     const V list = jj_to_list(j, x->self);
-    V out = jj_list(j, JJ_LIST);
-    for (size_t i = list.list->n; i-- > 0;)
-        jj_append(j, out, list.list->v[i]);
-    return x->self.kind == JJ_STR ? jj_join(j, out, (V){0}, (V){0}, true) : iterator(j, out);
+    jj_reverse(list.list);
+    return x->self.kind == JJ_STR ? jj_join(j, list, (V){0}, (V){0}, true) : iterator(j, list);
 }
 static V items_of(struct jinja *j, V dict)
 {
@@ -359,7 +355,7 @@ static V extreme(struct jinja *j, In x)
 
 static V sum(struct jinja *j, In x)
 {
-    V total = x->p[1].kind == JJ_MISSING ? jj_int(0) : x->p[1], v;
+    V total = jj_or(x->p[1], jj_int(0)), v;
     for (struct jj_iter *it = jj_walk(j, x->self); jj_next(j, it, &v);)
         total = jj_operation(j, '+', total, attribute(j, v, x->p[0], (V){0}));
     return total;
@@ -493,8 +489,7 @@ static V is_ordered(struct jinja *j, In x)
 /* divisibleby, and even and odd for 2; how: the remainder */
 static V is_remainder(struct jinja *j, In x)
 {
-    const V by = x->p[0].kind == JJ_MISSING ? jj_int(2) : x->p[0];
-    return jj_bool(jj_equal(j, jj_operation(j, '%', x->self, by), jj_int(x->how)));
+    return jj_bool(jj_equal(j, jj_operation(j, '%', x->self, jj_or(x->p[0], jj_int(2))), jj_int(x->how)));
 }
 static V is_same(struct jinja *j, In x)
 {

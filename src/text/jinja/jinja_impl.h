@@ -48,8 +48,8 @@ enum jj_kind {
 /* Sets of kinds. */
 #define JJ_KIND(name) (1 << JJ_##name)
 enum {
-    JJ_SIZED = JJ_KIND(UNDEFINED) | JJ_KIND(STR) | JJ_KIND(LIST) | JJ_KIND(TUPLE) | JJ_KIND(DICT) |
-               JJ_KIND(VIEW) | JJ_KIND(RANGE_OF),
+    JJ_SEQUENCE = JJ_KIND(STR) | JJ_KIND(LIST) | JJ_KIND(TUPLE) | JJ_KIND(RANGE_OF),     /* has items */
+    JJ_SIZED = JJ_SEQUENCE | JJ_KIND(UNDEFINED) | JJ_KIND(DICT) | JJ_KIND(VIEW),
     JJ_ITERABLE = JJ_SIZED | JJ_KIND(ITER) | JJ_KIND(LOOP),
 };
 
@@ -92,7 +92,7 @@ struct jj_iter {
 struct jj_loop {                                        /* LoopContext of jinja2 */
     struct jj_iter *it;
     V over;                                             /* its length, if it has one */
-    int64_t index0, depth0;
+    int64_t index0;
     V before, now, after;                               /* after: peeked */
     V length, last_changed;
 };
@@ -240,6 +240,7 @@ static inline V jj_bool(bool b) { return (V){ .kind = JJ_BOOL, .b = b }; }
 static inline V jj_int(int64_t i) { return (V){ .kind = JJ_INT, .i = i }; }
 static inline V jj_float(double f) { return (V){ .kind = JJ_FLOAT, .f = f }; }
 static inline bool jj_given(V v) { return v.kind != JJ_MISSING && v.kind != JJ_NONE; }
+static inline V jj_or(V v, V otherwise) { return v.kind == JJ_MISSING ? otherwise : v; }
 static inline bool jj_whole(V v) { return v.kind == JJ_INT || v.kind == JJ_BOOL; }
 static inline int64_t jj_i(V v) { return v.kind == JJ_BOOL ? v.b : v.i; }
 static inline bool jj_number(V v) { return jj_whole(v) || v.kind == JJ_FLOAT; }
@@ -300,12 +301,14 @@ extern const struct jj_builtin jj_filters[], jj_tests[], jj_functions[], jj_str_
     jj_list_methods[], jj_tuple_methods[], jj_loop_methods[];
 V jj_view(struct jinja *j, In x);                                           /* how: enum jj_part */
 V jj_copy(struct jinja *j, In x);                                           /* a list */
-V jj_loop_length(struct jinja *j, struct jj_loop *l);
 
 /* ---- text.c ---- */
 
 const struct jj_str *jj_need_text(struct jinja *j, V v, const char *what);   /* an error for another kind */
 int64_t jj_need_whole(struct jinja *j, V v, int64_t otherwise, const char *what);
+/* A bound of a slice or a search: counted from the end if negative; kept in 0..n, `back` in -1..n-1. */
+int64_t jj_bound(struct jinja *j, V v, int64_t n, bool back, int64_t otherwise, const char *what);
+void jj_reverse(struct jj_list *l);
 /* how: 'l' lower, 'u' upper, 'c' only the first letter upper, 't' the first letter of each word, 'w' what
  * follows white space, a hyphen or an opening bracket. */
 V jj_change_case(struct jinja *j, In x);

@@ -5,10 +5,11 @@
 
 /* ---- methods of dicts and lists ---- */
 
+static V got(const V *found) { return found ? *found : (V){0}; }
 static V get(struct jinja *j, In x)
 {
     const V *found = jj_get(j, x->self.dict, x->p[0]);
-    return found ? *found : x->p[1].kind == JJ_MISSING ? jj_none() : x->p[1];
+    return found ? *found : jj_or(x->p[1], jj_none());
 }
 V jj_view(struct jinja *j, In x)
 {
@@ -84,7 +85,7 @@ const struct jj_builtin jj_tuple_methods[] = {
 
 /* ---- loop ---- */
 
-V jj_loop_length(struct jinja *j, struct jj_loop *l)
+static V loop_length(struct jinja *j, struct jj_loop *l)
 {
     if (l->length.kind == JJ_MISSING && jj_has_length(l->over)) {
         l->length = jj_int((int64_t)jj_length(j, l->over));
@@ -122,31 +123,24 @@ const struct jj_builtin jj_loop_methods[] = {
     { "cycle", "*", 0, cycle }, { "changed", "*", 0, changed }, { NULL },
 };
 
-static bool loop_attr(struct jinja *j, struct jj_loop *l, const struct jj_str *name, V *v)
+static V loop_attr(struct jinja *j, struct jj_loop *l, const struct jj_str *name)
 {
-    if (jj_is(name, "index"))
-        *v = jj_int(l->index0 + 1);
-    else if (jj_is(name, "index0"))
-        *v = jj_int(l->index0);
-    else if (jj_is(name, "first"))
-        *v = jj_bool(l->index0 == 0);
-    else if (jj_is(name, "last"))
-        *v = jj_bool(peek(j, l).kind == JJ_MISSING);
-    else if (jj_is(name, "length"))
-        *v = jj_loop_length(j, l);
-    else if (jj_is(name, "revindex"))
-        *v = jj_int(jj_loop_length(j, l).i - l->index0);
-    else if (jj_is(name, "revindex0"))
-        *v = jj_int(jj_loop_length(j, l).i - l->index0 - 1);
-    else if (jj_is(name, "previtem"))
-        *v = l->index0 == 0 ? jj_undefined(name) : l->before;
-    else if (jj_is(name, "nextitem"))
-        *v = peek(j, l).kind == JJ_MISSING ? jj_undefined(name) : l->after;
-    else if (jj_is(name, "depth") || jj_is(name, "depth0"))
-        *v = jj_int(l->depth0 + jj_is(name, "depth"));
-    else
-        return false;
-    return true;
+    const bool from_0 = name->n && name->s[name->n - 1] == '0';
+    if (jj_is(name, "index") || jj_is(name, "index0"))
+        return jj_int(l->index0 + !from_0);
+    if (jj_is(name, "depth") || jj_is(name, "depth0"))
+        return jj_int(!from_0);
+    if (jj_is(name, "revindex") || jj_is(name, "revindex0"))
+        return jj_int(loop_length(j, l).i - l->index0 - from_0);
+    if (jj_is(name, "first"))
+        return jj_bool(l->index0 == 0);
+    if (jj_is(name, "last"))
+        return jj_bool(peek(j, l).kind == JJ_MISSING);
+    if (jj_is(name, "length"))
+        return loop_length(j, l);
+    if (jj_is(name, "previtem"))
+        return l->before;
+    return jj_is(name, "nextitem") ? peek(j, l) : (V){0};
 }
 
 /* ---- attributes and items ---- */
@@ -166,8 +160,8 @@ V jj_function_of(struct jinja *j, const struct jj_builtin *b, V self)
     return (V){ .kind = JJ_CALL, .call = c };
 }
 
-/* A Python attribute: a method, or one of loop. */
-static bool own_attr(struct jinja *j, V v, const struct jj_str *name, V *out)
+/* A Python attribute: a method, or one of loop. MISSING: there is none. */
+static V own_attr(struct jinja *j, V v, const struct jj_str *name)
 {
     static const struct jj_builtin *const methods[] = {
         [JJ_STR] = jj_str_methods,     [JJ_LIST] = jj_list_methods, [JJ_TUPLE] = jj_tuple_methods,
@@ -175,90 +169,73 @@ static bool own_attr(struct jinja *j, V v, const struct jj_str *name, V *out)
     };
     const struct jj_builtin *b = jj_lookup(methods[v.kind], name);
     if (v.kind == JJ_LOOP && !b)
-        return loop_attr(j, v.loop, name, out);
-    if (v.kind == JJ_SPACE) {
-        const V *found = jj_get(j, v.dict, (V){ .kind = JJ_STR, .s = name });
-        return found ? (*out = *found, true) : false;
-    }
+        return loop_attr(j, v.loop, name);
+    if (v.kind == JJ_SPACE)
+        return got(jj_get(j, v.dict, (V){ .kind = JJ_STR, .s = name }));
     if (name->n > 1 && name->s[0] == '_' && name->s[1] == '_')
-        return *out = jj_undefined(name), true;
-    if (!b)
-        return false;
-    if (!b->f)
+        return jj_undefined(name);
+    if (b && !b->f)
         jj_fail(j, "the method '%s' of a %s is not supported", b->name, jj_type(v));
-    return *out = jj_function_of(j, b, v), true;
+    return b ? jj_function_of(j, b, v) : (V){0};
 }
 
-/* v[key] without attributes. */
-static bool own_item(struct jinja *j, V v, V key, V *out)
+/* v[key] without attributes. MISSING: there is none. */
+static V own_item(struct jinja *j, V v, V key)
 {
-    if (v.kind == JJ_DICT) {
-        if (key.kind == JJ_LIST || key.kind == JJ_DICT)
-            return false;
-        const V *found = jj_get(j, v.dict, key);
-        return found ? (*out = *found, true) : false;
-    }
-    if (!jj_whole(key) ||
-        !(v.kind == JJ_STR || v.kind == JJ_LIST || v.kind == JJ_TUPLE || v.kind == JJ_RANGE_OF))
-        return false;
+    if (v.kind == JJ_DICT)
+        return key.kind == JJ_LIST || key.kind == JJ_DICT ? (V){0} : got(jj_get(j, v.dict, key));
+    if (!jj_whole(key) || !(JJ_SEQUENCE >> v.kind & 1))
+        return (V){0};
     const int64_t n = (int64_t)jj_length(j, v), i = jj_i(key) + (jj_i(key) < 0 ? n : 0);
     if (i < 0 || i >= n)
-        return false;
-    *out = v.kind == JJ_STR ? jj_slice(j, v.s, (size_t)i, (size_t)i + 1) : jj_element(v, (size_t)i);
-    return true;
+        return (V){0};
+    return v.kind == JJ_STR ? jj_slice(j, v.s, (size_t)i, (size_t)i + 1) : jj_element(v, (size_t)i);
 }
 
+static V member(struct jinja *j, V v, V key, bool attr_first)
+{
+    V out = {0};
+    jj_need_defined(j, v, "the value is undefined");
+    for (int k = 0; k < 2 && out.kind == JJ_MISSING; k++)
+        if (attr_first == (k == 1))
+            out = own_item(j, v, key);
+        else if (key.kind == JJ_STR)
+            out = own_attr(j, v, key.s);
+    return out.kind != JJ_MISSING ? out : jj_undefined(key.kind == JJ_STR ? key.s : NULL);
+}
 V jj_attr(struct jinja *j, V v, const struct jj_str *name)
 {
-    V out;
-    jj_need_defined(j, v, "the value is undefined");
-    return own_attr(j, v, name, &out) || own_item(j, v, (V){ .kind = JJ_STR, .s = name }, &out)
-               ? out
-               : jj_undefined(name);
+    return member(j, v, (V){ .kind = JJ_STR, .s = name }, true);
 }
+V jj_item(struct jinja *j, V v, V key) { return member(j, v, key, false); }
 
-V jj_item(struct jinja *j, V v, V key)
+static V new_range(struct jinja *j, struct jj_range r)
 {
-    V out;
-    jj_need_defined(j, v, "the value is undefined");
-    if (own_item(j, v, key, &out) || (key.kind == JJ_STR && own_attr(j, v, key.s, &out)))
-        return out;
-    return jj_undefined(key.kind == JJ_STR ? key.s : NULL);
-}
-
-/* A bound of a slice with a step; from -1 to n. */
-static int64_t slice_bound(struct jinja *j, V v, int64_t n, bool back, int64_t otherwise)
-{
-    if (!jj_given(v))
-        return otherwise;
-    int64_t i = jj_need_whole(j, v, 0, "slice");
-    if (i < 0)
-        i = MAX(i + n, back ? -1 : 0);
-    return MIN(i, back ? n - 1 : n);
+    V v = { .kind = JJ_RANGE_OF, .range = jj_alloc(j, sizeof r) };
+    *v.range = r;
+    return v;
 }
 
 static V slice_of_range(struct jinja *j, const struct jj_range *r, int64_t a, int64_t b, int64_t step)
 {
-    struct jj_range *part_of = jj_alloc(j, sizeof *part_of);
     const int64_t n = step > 0 ? (b - a + step - 1) / step : (a - b - step - 1) / -step;
     if (step > JJ_RANGE || step < -JJ_RANGE)
         jj_fail(j, "a slice with such a step is not supported");
-    *part_of = (struct jj_range){ r->from + a * r->step, r->from + b * r->step, r->step * step,
-                                  n > 0 ? (size_t)n : 0 };
-    return (V){ .kind = JJ_RANGE_OF, .range = part_of };
+    return new_range(j, (struct jj_range){ r->from + a * r->step, r->from + b * r->step, r->step * step,
+                                           n > 0 ? (size_t)n : 0 });
 }
 
 V jj_slice_of(struct jinja *j, V v, V from, V to, V step_value)
 {
     jj_need_defined(j, v, "the value is undefined");
-    if (v.kind != JJ_STR && v.kind != JJ_LIST && v.kind != JJ_TUPLE && v.kind != JJ_RANGE_OF)
+    if (!(JJ_SEQUENCE >> v.kind & 1))
         jj_fail(j, "a %s has no slices", jj_type(v));
     const int64_t n = (int64_t)jj_length(j, v),
                   step = jj_given(step_value) ? jj_need_whole(j, step_value, 1, "slice") : 1;
     if (step == 0)
         jj_fail(j, "a slice with step 0");
-    const int64_t a = slice_bound(j, from, n, step < 0, step < 0 ? n - 1 : 0);
-    const int64_t b = slice_bound(j, to, n, step < 0, step < 0 ? -1 : n);
+    const int64_t a = jj_bound(j, from, n, step < 0, step < 0 ? n - 1 : 0, "slice");
+    const int64_t b = jj_bound(j, to, n, step < 0, step < 0 ? -1 : n, "slice");
     if (v.kind == JJ_STR && step == 1)
         return jj_slice(j, v.s, (size_t)a, (size_t)b);
     if (v.kind == JJ_RANGE_OF)
@@ -288,9 +265,7 @@ static V range(struct jinja *j, In x)
     const long double n = ceill(((long double)to - from) / step);
     if (n > JJ_RANGE)
         jj_fail(j, "a range has at most %d numbers", JJ_RANGE);
-    struct jj_range *r = jj_alloc(j, sizeof *r);
-    *r = (struct jj_range){ from, to, step, n > 0 ? (size_t)n : 0 };
-    return (V){ .kind = JJ_RANGE_OF, .range = r };
+    return new_range(j, (struct jj_range){ from, to, step, n > 0 ? (size_t)n : 0 });
 }
 
 /* dict and namespace; how: the kind */

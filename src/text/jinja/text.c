@@ -16,8 +16,7 @@ const struct jj_str *jj_need_text(struct jinja *j, V v, const char *what)
 }
 int64_t jj_need_whole(struct jinja *j, V v, int64_t otherwise, const char *what)
 {
-    if (v.kind == JJ_MISSING)
-        return otherwise;
+    v = jj_or(v, jj_int(otherwise));
     if (!jj_whole(v))
         jj_fail(j, "%s: a whole number is needed, found a %s", what, jj_type(v));
     return jj_i(v);
@@ -182,12 +181,12 @@ static V split_words(struct jinja *j, const struct jj_str *s, int64_t most, bool
     }
 }
 
-static void reverse(const V list)
+void jj_reverse(struct jj_list *l)
 {
-    for (size_t i = 0, k = list.list->n; i + 1 < k; i++) {
-        const V v = list.list->v[--k];
-        list.list->v[k] = list.list->v[i];
-        list.list->v[i] = v;
+    for (size_t i = 0, k = l->n; i + 1 < k; i++) {
+        const V v = l->v[--k];
+        l->v[k] = l->v[i];
+        l->v[i] = v;
     }
 }
 
@@ -214,7 +213,7 @@ static V split(struct jinja *j, In x)
         jj_append(j, list, jj_str(j, s->s + from, end - from));
     }
     if (right)
-        reverse(list);
+        jj_reverse(list.list);
     return list;
 }
 V jj_split(struct jinja *j, V text, const char *word)
@@ -287,14 +286,14 @@ static V m_replace(struct jinja *j, In x)
 
 /* ---- searching ---- */
 
-/* A bound of a search: counted from the end if negative, and kept in 0..n. */
-static size_t bound(struct jinja *j, V v, size_t n, size_t otherwise, const char *what)
+int64_t jj_bound(struct jinja *j, V v, int64_t n, bool back, int64_t otherwise, const char *what)
 {
     if (!jj_given(v))
         return otherwise;
     int64_t i = jj_need_whole(j, v, 0, what);
-    i = i < 0 ? MAX(i + (int64_t)n, 0) : i;
-    return MIN((size_t)i, n);
+    if (i < 0)
+        i = MAX(i + n, back ? -1 : 0);
+    return MIN(i, back ? n - 1 : n);
 }
 
 /* The part of the text that the arguments from and to of a search give; *shift: where it begins, in code
@@ -303,11 +302,11 @@ static const struct jj_str *part(struct jinja *j, In x, size_t *shift, bool *non
 {
     const struct jj_str *s = x->self.s;
     const V first = x->p[1];
-    const size_t from = bound(j, first, s->chars, 0, "start"),
-                 to = bound(j, x->p[2], s->chars, s->chars, "end");
-    *shift = from;
-    *none = from > to || (jj_whole(first) && jj_i(first) > (int64_t)s->chars);
-    return from == 0 && to == s->chars ? s : jj_slice(j, s, from, to).s;
+    const int64_t n = (int64_t)s->chars, from = jj_bound(j, first, n, false, 0, "start"),
+                  to = jj_bound(j, x->p[2], n, false, n, "end");
+    *shift = (size_t)from;
+    *none = from > to || (jj_whole(first) && jj_i(first) > n);
+    return from == 0 && to == n ? s : jj_slice(j, s, (size_t)from, (size_t)to).s;
 }
 
 static bool affix(struct jinja *j, const struct jj_str *s, const struct jj_str *word, bool end)
@@ -369,8 +368,7 @@ static V pad(struct jinja *j, In x)
 {
     const V v = x->self;
     const int64_t width = jj_need_whole(j, x->p[0], 0, "width");
-    const struct jj_str *fill = x->p[1].kind == JJ_MISSING ? jj_cstr(j, " ").s
-                                                           : jj_need_text(j, x->p[1], "fill");
+    const struct jj_str *fill = jj_need_text(j, jj_or(x->p[1], jj_cstr(j, " ")), "fill");
     const size_t n = width > (int64_t)v.s->chars ? (size_t)width - v.s->chars : 0;
     if (fill->chars != 1 || n > JJ_OUTPUT)
         jj_fail(j, "the fill is one character, the width at most %d", JJ_OUTPUT);

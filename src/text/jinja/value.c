@@ -273,34 +273,31 @@ const char *jj_type(V v)
     return names[v.kind];
 }
 
-bool jj_truth(V v)
+/* The length of a value that has one. */
+static size_t size_of(V v)
 {
     switch (v.kind) {
-    case JJ_MISSING: case JJ_UNDEFINED: case JJ_NONE: return false;
-    case JJ_BOOL: return v.b;
-    case JJ_INT: return v.i != 0;
-    case JJ_FLOAT: return v.f != 0;
-    case JJ_STR: return v.s->n > 0;
-    case JJ_LIST: case JJ_TUPLE: return v.list->n > 0;
-    case JJ_DICT: return v.dict->n > 0;
-    case JJ_VIEW: return v.view->dict->n > 0;
-    case JJ_RANGE_OF: return v.range->n > 0;
-    case JJ_BIG: case JJ_ITER: case JJ_SPACE: case JJ_LOOP: case JJ_CALL: return true;
-    }
-    return true;
-}
-
-size_t jj_length(struct jinja *j, V v)
-{
-    switch (v.kind) {
-    case JJ_UNDEFINED: return 0;
     case JJ_STR: return v.s->chars;
     case JJ_LIST: case JJ_TUPLE: return v.list->n;
     case JJ_DICT: return v.dict->n;
     case JJ_VIEW: return v.view->dict->n;
     case JJ_RANGE_OF: return v.range->n;
-    default: jj_fail(j, "a %s has no length", jj_type(v));
+    default: return 0;
     }
+}
+
+size_t jj_length(struct jinja *j, V v)
+{
+    if (!jj_has_length(v))
+        jj_fail(j, "a %s has no length", jj_type(v));
+    return size_of(v);
+}
+
+bool jj_truth(V v)
+{
+    if (jj_number(v))
+        return jj_f(v) != 0;
+    return jj_has_length(v) ? size_of(v) > 0 : v.kind > JJ_NONE;
 }
 
 V jj_element(V v, size_t i)
@@ -491,17 +488,17 @@ bool jj_contains(struct jinja *j, V box, V v)
 
 /* ---- calls of builtins ---- */
 
-/* The place of parameter `name` in the words of `params`, or -1. */
-static int parameter(const char *params, const struct jj_str *name)
+/* The place of parameter `name` in the words of `params`; their number if it is not there, or NULL. */
+static size_t parameter(const char *params, const struct jj_str *name)
 {
-    int i = 0;
+    size_t i = 0;
     for (const char *p = params; *p; i++) {
         const size_t n = strcspn(p, " ");
-        if (n == name->n && !memcmp(p, name->s, n))
+        if (name && n == name->n && !memcmp(p, name->s, n))
             return i;
         p += n + (p[n] == ' ');
     }
-    return -1;
+    return i;
 }
 
 V jj_call_builtin(struct jinja *j, const struct jj_builtin *b, V self, const struct jj_args *a)
@@ -512,18 +509,16 @@ V jj_call_builtin(struct jinja *j, const struct jj_builtin *b, V self, const str
     for (size_t i = 0; i < a->n; i++)
         bytes += a->v[i].kind == JJ_STR ? a->v[i].s->n : 0;
     jj_work(j, bytes / 8);               /* a builtin without jj_char has the limit of time, too */
-    int n = b->params[0] != 0;
-    for (const char *s = b->params; *s; s++)
-        n += *s == ' ';
     if (b->params[0] == '*')
         return b->f(j, &in);
-    if (a->n > (size_t)n)
-        jj_fail(j, "%s takes %d %s, found %zu", b->name, n, plural((size_t)n, "argument", "arguments"), a->n);
+    const size_t n = parameter(b->params, NULL);
+    if (a->n > n)
+        jj_fail(j, "%s takes %zu %s, found %zu", b->name, n, plural(n, "argument", "arguments"), a->n);
     for (size_t i = 0; i < a->n; i++)
         p[i] = a->v[i];
     for (size_t i = 0; i < a->n_kw; i++) {
-        const int at = parameter(b->params, a->kw[i].name);
-        if (at < 0 || p[at].kind != JJ_MISSING)
+        const size_t at = parameter(b->params, a->kw[i].name);
+        if (at == n || p[at].kind != JJ_MISSING)
             jj_fail(j, "%s has no argument '%.*s', or has it twice", b->name, JJ_SHOWN(a->kw[i].name));
         p[at] = a->kw[i].value;
     }
