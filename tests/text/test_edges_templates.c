@@ -148,7 +148,7 @@ static void check_call(const char *table, const struct jj_builtin *b, int self, 
 static void check_table(const char *name, const struct jj_builtin *b, int first, int last)
 {
     for (; b->name; b++) {
-        const int most = b->params[0] == '*' ? 2 : words(b->params);
+        const int most = !b->f ? 0 : b->params[0] == '*' ? 2 : words(b->params);
         for (int self = first; b->f && self <= last; self++)
             for (int n = b->required; n <= MIN(most, 3); n++)
                 for (int one = 0; one < (n ? KINDS : 1); one++)

@@ -79,22 +79,19 @@ static V indent(struct jinja *j, In x)
     return jj_text(j, &t);
 }
 
-V jj_join(struct jinja *j, V over, V separator, V by, bool texts)
+/* The texts of the elements, or of their attribute, with the separator between them. */
+static V join(struct jinja *j, In x)
 {
     struct jj_text t = {0};
-    V x;
+    V v;
     bool more = false;
-    for (struct jj_iter *it = jj_walk(j, over); jj_next(j, it, &x); more = true) {
-        if (more && separator.kind != JJ_MISSING)
-            jj_put_str(j, &t, separator);
-        x = attribute(j, x, by, (V){0});
-        if (texts)
-            jj_need_text(j, x, "join");
-        jj_put_str(j, &t, x);
+    for (struct jj_iter *it = jj_walk(j, x->self); jj_next(j, it, &v); more = true) {
+        if (more && x->p[0].kind != JJ_MISSING)
+            jj_put_str(j, &t, x->p[0]);
+        jj_put_str(j, &t, attribute(j, v, x->p[1], (V){0}));
     }
     return jj_text(j, &t);
 }
-static V join(struct jinja *j, In x) { return jj_join(j, x->self, x->p[0], x->p[1], false); }
 
 static V tojson(struct jinja *j, In x)
 {
@@ -268,7 +265,7 @@ static V reverse(struct jinja *j, In x)
 {
     const V list = jj_to_list(j, x->self);
     jj_reverse(list.list);
-    return x->self.kind == JJ_STR ? jj_join(j, list, (V){0}, (V){0}, true) : iterator(j, list);
+    return x->self.kind == JJ_STR ? jj_join(j, list, (V){0}) : iterator(j, list);
 }
 static V items_of(struct jinja *j, V dict)
 {

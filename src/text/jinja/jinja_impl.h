@@ -270,8 +270,6 @@ V jj_lazily(struct jinja *j, struct jj_iter *from, bool (*next)(struct jinja *, 
             const void *what, size_t size);
 V jj_to_list(struct jinja *j, V v);
 V jj_element(V v, size_t i);                            /* of list, tuple or range */
-/* Binds arguments to the parameters of a builtin, and calls it. */
-V jj_call_builtin(struct jinja *j, const struct jj_builtin *b, V self, const struct jj_args *a);
 
 /* ---- value_text.c ---- */
 
@@ -291,6 +289,8 @@ void jj_resolve(struct jinja *j);                       /* the place or the scop
 
 /* ---- method.c ---- */
 
+/* Binds arguments to the parameters of a builtin, and calls it. */
+V jj_call_builtin(struct jinja *j, const struct jj_builtin *b, V self, const struct jj_args *a);
 V jj_function_of(struct jinja *j, const struct jj_builtin *b, V self);       /* a value that can be called */
 V jj_attr(struct jinja *j, V v, const struct jj_str *name);                 /* v.name */
 V jj_item(struct jinja *j, V v, V key);                                     /* v[key] */
@@ -317,6 +317,7 @@ V jj_all_are(struct jinja *j, In x);                    /* how: 'l', 'u', 'd' di
 V jj_strip(struct jinja *j, In x);
 V jj_split(struct jinja *j, V text, const char *word);                       /* a list */
 V jj_split_lines(struct jinja *j, In x);
+V jj_join(struct jinja *j, V texts, V separator);        /* separator: a text, or missing */
 V jj_replace(struct jinja *j, const struct jj_str *s, const struct jj_str *from, const struct jj_str *to,
              int64_t count);
 V jj_format_percent(struct jinja *j, const struct jj_str *format, V values);
@@ -325,9 +326,3 @@ V jj_format_percent(struct jinja *j, const struct jj_str *format, V values);
 
 V jj_operation(struct jinja *j, int op, V a, V b);                          /* a op b, of numbers and texts */
 _Noreturn void jj_no_operation(struct jinja *j, V a, V b, const char *op);   /* the error of such types */
-
-/* ---- filter.c ---- */
-
-/* The texts of the elements, or of their attribute `by`, with the separator between them, if there is one.
- * texts: an error for elements of another kind. */
-V jj_join(struct jinja *j, V over, V separator, V by, bool texts);

@@ -1,4 +1,5 @@
-/* Attributes, items and slices of values; functions; methods of lists and dicts; loop.*. Start at jj_attr. */
+/* Attributes, items and slices of values; functions; methods of lists and dicts; loop.*; calls of builtins.
+ * Start at jj_attr. */
 #include "src/text/jinja/jinja_impl.h"
 
 #include <math.h>
@@ -248,7 +249,7 @@ V jj_slice_of(struct jinja *j, V v, V from, V to, V step_value)
         if (step > INT64_MAX - n || step < INT64_MIN + n)
             break;
     }
-    return v.kind == JJ_STR ? jj_join(j, list, jj_str(j, "", 0), (V){0}, true) : list;
+    return v.kind == JJ_STR ? jj_join(j, list, (V){0}) : list;
 }
 
 /* ---- functions ---- */
@@ -320,3 +321,50 @@ const struct jj_builtin jj_functions[] = {
     { "namespace", "*", 0, make_dict, JJ_SPACE }, { "raise_exception", "message", 1, raise },
     { "strftime_now", "format", 1, strftime_now }, { NULL },
 };
+
+/* ---- calls of builtins ---- */
+
+/* The place of parameter `name` in the words of `params`; their number if it is not there, or NULL. */
+static size_t parameter(const char *params, const struct jj_str *name)
+{
+    size_t i = 0;
+    for (const char *p = params; *p; i++) {
+        const size_t n = strcspn(p, " ");
+        if (name && n == name->n && !memcmp(p, name->s, n))
+            return i;
+        p += n + (p[n] == ' ');
+    }
+    return i;
+}
+
+V jj_call_builtin(struct jinja *j, const struct jj_builtin *b, V self, const struct jj_args *a)
+{
+    struct jj_in in = { .self = self, .a = a, .how = b->how };
+    V *p = in.p;
+    size_t bytes = self.kind == JJ_STR ? self.s->n : 0;
+    for (size_t i = 0; i < a->n; i++)
+        bytes += a->v[i].kind == JJ_STR ? a->v[i].s->n : 0;
+    jj_work(j, bytes / 8);               /* a builtin without jj_char has the limit of time, too */
+    if (b->params[0] == '*')
+        return b->f(j, &in);
+    const size_t n = parameter(b->params, NULL);
+    if (a->n > n)
+        jj_fail(j, "%s takes %zu %s, found %zu", b->name, n, plural(n, "argument", "arguments"), a->n);
+    for (size_t i = 0; i < a->n; i++)
+        p[i] = a->v[i];
+    for (size_t i = 0; i < a->n_kw; i++) {
+        const size_t at = parameter(b->params, a->kw[i].name);
+        if (at == n || p[at].kind != JJ_MISSING)
+            jj_fail(j, "%s has no argument '%.*s', or has it twice", b->name, JJ_SHOWN(a->kw[i].name));
+        p[at] = a->kw[i].value;
+    }
+    for (int i = 0; i < b->required; i++)
+        if (p[i].kind == JJ_MISSING)
+            jj_fail(j, "%s needs %d %s", b->name, b->required,
+                    plural((size_t)b->required, "argument", "arguments"));
+    if (b->take == TEXT)
+        in.self = jj_to_str(j, self);
+    else if (b->take == DEFINED)
+        jj_need_defined(j, self, "'value' is undefined");
+    return b->f(j, &in);
+}

@@ -361,7 +361,20 @@ static V count(struct jinja *j, In x)
     return jj_int(n);
 }
 
-static V join(struct jinja *j, In x) { return jj_join(j, x->p[0], x->self, (V){0}, true); }
+V jj_join(struct jinja *j, V texts, V separator)
+{
+    struct jj_text t = {0};
+    V x;
+    bool more = false;
+    for (struct jj_iter *it = jj_walk(j, texts); jj_next(j, it, &x); more = true) {
+        if (more && separator.kind != JJ_MISSING)
+            jj_put_str(j, &t, separator);
+        jj_need_text(j, x, "join");
+        jj_put_str(j, &t, x);
+    }
+    return jj_text(j, &t);
+}
+static V join(struct jinja *j, In x) { return jj_join(j, x->p[0], x->self); }
 
 /* Fills a text up to a width: how LEFT keeps it left, RIGHT right, 0 in the middle. */
 static V pad(struct jinja *j, In x)

@@ -258,7 +258,10 @@ V jj_to_json(struct jinja *j, V v, const V *indent, const V *separators, bool as
         const int64_t n = MAX(jj_i(*indent), 0);
         if (n > 1000)
             jj_fail(j, "tojson: indent %lld is above 1000", (long long)n);
-        p.indent = jj_operation(j, '*', jj_cstr(j, " "), jj_int(n)).s;
+        struct jj_text spaces = {0};
+        for (int64_t i = 0; i < n; i++)
+            jj_puts(j, &spaces, " ");
+        p.indent = jj_text(j, &spaces).s;
     } else if (indent->kind == JJ_STR) {
         p.indent = indent->s;
     } else if (jj_given(*indent)) {

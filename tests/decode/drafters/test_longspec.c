@@ -1,5 +1,6 @@
-/* LongSpec's drafter: its logits against the formulas of src/lab/train/train_longspec.c in double, what each row
- * sees, the levels of its beam, and that its state after many rounds equals the state made from tokens. */
+/* LongSpec's drafter: its logits against the formulas of src/lab/train/train_longspec.c in double, what each
+ * row sees, the levels of its beam, and that its state after many rounds equals the state made from
+ * tokens. */
 #include "src/decode/decode.h"
 #include "src/model/safetensors.h"
 #include "tests/drafter_rig.h"
