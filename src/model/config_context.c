@@ -48,21 +48,16 @@ size_t config_mixers(const struct config *c, enum mixer_kind kind)
 
 size_t config_caches(const struct config *c) { return config_mixers(c, MIXER_ATTENTION) - c->kv_shared; }
 
-double config_mean_keys(const struct config *c)
+static double mean_dims(const struct config *c, bool queries)
 {
     size_t dims = 0;
     for (size_t l = 0; l < c->n_layers; l++)
-        dims += c->layer[l].n_kv_heads * c->layer[l].head_dim;
+        dims += (queries ? c->n_heads : c->layer[l].n_kv_heads) * c->layer[l].head_dim;
     return (double)dims / (double)c->n_layers;
 }
 
-double config_mean_queries(const struct config *c)
-{
-    size_t dims = 0;
-    for (size_t l = 0; l < c->n_layers; l++)
-        dims += c->n_heads * c->layer[l].head_dim;
-    return (double)dims / (double)c->n_layers;
-}
+double config_mean_keys(const struct config *c) { return mean_dims(c, false); }
+double config_mean_queries(const struct config *c) { return mean_dims(c, true); }
 
 bool config_has_local(const struct config *c)
 {

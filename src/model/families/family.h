@@ -222,11 +222,10 @@ extern const struct tensor_name norms_after[];
 /* Windows (windows.c). The rule of families with a key sliding_window_pattern. */
 int pattern_rule(const struct reading *r, bool windowed[]);
 int read_window(const struct reading *r);
-int get_window(struct getting *m);
+int get_windows(struct getting *m);
 void write_no_window(const struct writing *w);
-int get_windowed(struct getting *m);
-void write_windowed(const struct writing *w);
-int put_windowed(const struct putting *p);
+void write_windows(const struct writing *w);
+int put_windows(const struct putting *p);
 /* Reads a list of layers, the names `special` and "full_attention", into is[n_layers]. Returns 1; 0: there is
  * no such key, and is[] stays; -1. *v receives the value. */
 int read_layer_types(const struct reading *r, const char *key, struct json *v, const char *special,

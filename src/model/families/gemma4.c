@@ -330,7 +330,7 @@ static int get_layers(struct getting *m)
     const struct gguf_value *list;
     const char *key = KEY(m, "attention.sliding_window_pattern");
     const int found = gguf_array(m->g, key, GGUF_BOOL, &list, m->e);
-    return found ? found < 0 ? -1 : get_windowed(m) : gguf_bad(m->g, key, m->e, "the key is missing");
+    return found ? found < 0 ? -1 : get_windows(m) : gguf_bad(m->g, key, m->e, "the key is missing");
 }
 
 /* ---- RoPE: of the global layers the first pairs of dimensions turn ---- */
@@ -383,8 +383,8 @@ static const struct section sizes = { size_keys, read_sizes, get_sizes, NULL, pu
     experts = { expert_keys, read_beside, get_beside, NULL, put_experts },
     heads = { head_keys, read_heads, get_gemma_heads, NULL, put_gemma_heads },
     cap = { cap_keys, NULL, NULL, NULL, NULL },
-    window = { window_keys, read_window, get_window, write_own, NULL },
-    layers = { NULL, read_layers, get_layers, write_windowed, put_windowed },
+    window = { window_keys, read_window, NULL, write_own, NULL },
+    layers = { NULL, read_layers, get_layers, write_windows, put_windows },
     rope = { NULL, read_rope, get_rope, write_rope, put_proportional };
 
 #define GEMMA4                                                                                               \

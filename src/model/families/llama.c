@@ -192,8 +192,8 @@ const struct section llama_sections[SECTIONS] = {
     [OF_HEADS] = { head_keys, read_heads, get_heads, NULL, put_heads },
     [OF_NORMS] = { norm_keys, read_norms, NULL, NULL, NULL },
     [OF_VOCAB] = { vocab_keys, NULL, get_vocab, NULL, put_vocab },
-    [OF_WINDOW] = { window_keys, read_window, get_window, write_no_window, NULL },
-    [OF_LAYERS] = { NULL, NULL, get_windowed, write_windowed, put_windowed },
+    [OF_WINDOW] = { window_keys, read_window, NULL, write_no_window, NULL },
+    [OF_LAYERS] = { NULL, NULL, get_windows, write_windows, put_windows },
     [OF_ROPE] = { NULL, read_rope, get_rope, write_rope, put_rope },
 };
 

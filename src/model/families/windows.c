@@ -106,35 +106,28 @@ const struct key window_keys[] = {
     { 0 }
 };
 
-int get_window(struct getting *m)
+/* With FILES_LAYERS a key names the layers that have the window, or says that every n-th has none. */
+int get_windows(struct getting *m)
 {
     const struct windows *f = &m->f->windows;
-    size_t *window = &m->c->window;
-    if (f->given == WINDOW_NEEDED && need_uint(m, window_key, 0, INT32_MAX, window))
-        return -1;
-    if (*window && f->files == FILES_WINDOW && gguf_find(m->g, KEY(m, pattern_key)))
-        return gguf_bad(m->g, KEY(m, pattern_key), m->e,
-                        "windows in some of the layers are not implemented");
-    return *window && f->files == FILES_NONE
-               ? gguf_bad(m->g, KEY(m, window_key), m->e,
-                          "found %zu, for %s this is not implemented; allowed is 0", *window, m->f->gguf)
-               : 0;
-}
-
-/* A key names the layers with a window, or says that every n-th has none. */
-int get_windowed(struct getting *m)
-{
     struct config *c = m->c;
-    size_t every = m->f->windows.pattern;
-    const struct gguf_value *v = gguf_find(m->g, KEY(m, pattern_key)), *list = NULL;
-    if (m->f->windows.files != FILES_LAYERS || !c->window)
+    size_t every = f->pattern;
+    const char *key = KEY(m, pattern_key);
+    const struct gguf_value *v = gguf_find(m->g, key), *list = NULL;
+    if (f->given == WINDOW_NEEDED && need_uint(m, window_key, 0, INT32_MAX, &c->window))
+        return -1;
+    if (!c->window)
         return 0;
-    if (v && v->is_array ? gguf_array(m->g, KEY(m, pattern_key), GGUF_BOOL, &list, m->e) < 0
+    if (f->files == FILES_NONE)
+        return gguf_bad(m->g, KEY(m, window_key), m->e,
+                        "found %zu, for %s this is not implemented; allowed is 0", c->window, m->f->gguf);
+    if (f->files == FILES_WINDOW)
+        return v ? gguf_bad(m->g, key, m->e, "windows in some of the layers are not implemented") : 0;
+    if (v && v->is_array ? gguf_array(m->g, key, GGUF_BOOL, &list, m->e) < 0
                          : read_uint(m, pattern_key, 0, 1, INT32_MAX, &every) < 0)
         return -1;
     if (list && list->n != c->n_layers)
-        return gguf_bad(m->g, KEY(m, pattern_key), m->e, "%zu layers, needed are %zu", list->n,
-                        c->n_layers);
+        return gguf_bad(m->g, key, m->e, "%zu layers, needed are %zu", list->n, c->n_layers);
     for (size_t l = 0; l < c->n_layers; l++)
         c->layer[l].window = (list ? gguf_int_at(list, l) : (int64_t)((l + 1) % every)) ? c->window : 0;
     return 0;
@@ -157,7 +150,7 @@ void write_layer_types(const struct writing *w, const char *special)
     jw_close(w->w, ']');
 }
 
-void write_windowed(const struct writing *w)
+void write_windows(const struct writing *w)
 {
     if (w->f->windows.files == FILES_LAYERS)
         write_layer_types(w, "sliding_attention");
@@ -183,7 +176,7 @@ static bool is_rule(const struct putting *p)
     return same;
 }
 
-int put_windowed(const struct putting *p)
+int put_windows(const struct putting *p)
 {
     if (!p->c->window)
         return 0;
