@@ -100,9 +100,11 @@ const struct key head_keys[] = {
  * multiple: hidden_size is one of the heads even if head_dim is given. */
 static int check_heads(struct config *c, const char *file, const char *at, bool multiple, struct err *e)
 {
-    static const char *const names[][4] = {
-        { "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim" },
-        { "embedding_length", "attention.head_count", "attention.head_count_kv", "attention.key_length" },
+    static const char *const names[][5] = {
+        { "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim",
+          " (hidden_size / num_attention_heads)" },
+        { "embedding_length", "attention.head_count", "attention.head_count_kv", "attention.key_length",
+          " (embedding_length / attention.head_count)" },
     };
     const char *const *name = names[*at != 0];
     const size_t given = c->head_dim;
@@ -116,8 +118,7 @@ static int check_heads(struct config *c, const char *file, const char *at, bool 
     return c->head_dim % 2 == 0 && c->head_dim <= HEAD_DIM_MAX
                ? 0
                : err_set(e, ERR_INPUT, "%s: %s%s is %zu%s, allowed are even numbers up to %d", file, at,
-                         name[3], c->head_dim, given ? "" : " (hidden_size / num_attention_heads)",
-                         HEAD_DIM_MAX);
+                         name[3], c->head_dim, given ? "" : name[4], HEAD_DIM_MAX);
 }
 
 int read_heads(const struct reading *r)
