@@ -283,9 +283,9 @@ static void print(const struct inspect *s)
     dtype_rows(types, &texts, s);
     memory_rows(memory, &texts, s);
     expert_rows(experts, s);
-    snprintf(heads, sizeof heads, "%zu KV heads of %zu", first->n_kv_heads, first->head_dim);
+    snprintf(heads, sizeof heads, "%u KV heads of %d", first->n_kv_heads, first->head_dim);
     if (c->heads_differ)
-        snprintf(heads + strlen(heads), sizeof heads - strlen(heads), ", %zu of %zu in global layers",
+        snprintf(heads + strlen(heads), sizeof heads - strlen(heads), ", %u of %d in global layers",
                  last->n_kv_heads, last->head_dim);
     snprintf(kv, sizeof kv, "@ bytes per token (%s)", kv_type_name(s->engine.dev->kv_type));
     snprintf(title, sizeof title, "memory for %zu tokens, MiB", s->tokens);

@@ -108,8 +108,8 @@ static int fit(struct config *c, const char *place, const struct config *m, stru
                            "model is", place, l, kind);
         const struct layer_spec *g = &m->layer[from];
         if (s->head_dim != g->head_dim || c->n_heads % g->n_kv_heads)
-            return err_set(e, ERR_INPUT, "--drafter: assistant:%s: layer %zu has %zu heads of %zu "
-                           "dimensions, the %s layers of the model have %zu key/value heads of %zu", place, l,
+            return err_set(e, ERR_INPUT, "--drafter: assistant:%s: layer %zu has %zu heads of %d "
+                           "dimensions, the %s layers of the model have %u key/value heads of %d", place, l,
                            c->n_heads, s->head_dim, kind, g->n_kv_heads, g->head_dim);
         if (s->window && c->window > m->window)
             return err_set(e, ERR_INPUT, "--drafter: assistant:%s: a window of %zu, allowed is at most that "

@@ -13,7 +13,7 @@
 #include "kernels/ops.h"
 #include "src/base/base.h"
 
-enum { CONFIG_LAYERS_MAX = 1024, CONFIG_EOS_MAX = 64, CONFIG_GENERATION_MAX = 128, HEAD_DIM_MAX = 512,
+enum { CONFIG_LAYERS_MAX = 512, CONFIG_EOS_MAX = 64, CONFIG_GENERATION_MAX = 128, HEAD_DIM_MAX = 512,
        CONFIG_BYTES_MAX = 1 << 20,
        CONTEXT_MAX = 1 << 30, EXPERTS_MAX = 1024, EXPERT_FFN_MAX = 1 << 20, CONV_MAX = 16 };
 
@@ -55,25 +55,28 @@ enum norms { NORM_BEFORE, NORM_BOTH, NORM_AFTER };
 
 /* What a layer is. A family says what all its layers share (struct family, layer), and its functions read
  * what differs from the file. Passes, caches, plans, costs and devices read specs and ask for no family. */
-struct layer_spec {
-    uint8_t mixer, qk_norm, norms;       /* enum mixer_kind, qk_norm, norms */
+struct layer_spec {                  /* small, since configurations lie on stacks */
     /* Attention. The cache that it reads: that of this layer, or of an earlier one without keys and values of
-     * its own; its KV heads, each of the width of a query head. Keys that a row sees, its own included. */
-    size_t kv_layer, n_kv_heads, head_dim, window;       /* window 0: all of them */
-    bool local;                  /* it has the local frequencies */
+     * its own (NO_LAYER: of another model); its KV heads, each of the width of a query head. Keys that a row
+     * sees, its own included. */
+    uint32_t n_kv_heads, window;         /* window 0: all of them */
+    uint32_t ffn;                        /* of the feed-forward part, see there */
+    uint16_t kv_layer, head_dim;
+    uint8_t mixer, qk_norm, norms;       /* enum mixer_kind, qk_norm, norms */
+    bool local : 1;              /* it has the local frequencies */
     /* q_proj has for each head the rows of its query, then as many rows of its gate; attention is multiplied
      * by sigmoid(gate) */
-    bool gated;
-    bool v_is_k;                 /* no v_proj: values are the keys before norm and RoPE */
-    bool v_norm;                 /* values are divided by their root mean square */
-    bool head_logits;            /* each head has one more logit, without a value: self_attn.sinks */
-    bool scaled;                 /* the residual after it is multiplied by layer_scalar */
-    bool gelu;                   /* gelu(gate) * up in place of silu (kernels/ops.h, geglu) */
+    bool gated : 1;
+    bool v_is_k : 1;             /* no v_proj: values are the keys before norm and RoPE */
+    bool v_norm : 1;             /* values are divided by their root mean square */
+    bool head_logits : 1;        /* each head has one more logit, without a value: self_attn.sinks */
+    bool scaled : 1;             /* the residual after it is multiplied by layer_scalar */
+    bool gelu : 1;               /* gelu(gate) * up in place of silu (kernels/ops.h, geglu) */
     /* The feed-forward part: one network for all rows, of the width ffn, or experts for the rows that a
-     * router sends to them. beside: both (forward.c), and a router with a norm of its own. */
-    size_t ffn;                  /* 0: experts alone */
-    bool experts, beside;
+     * router sends to them (ffn 0). beside: both (forward.c), and a router with a norm of its own. */
+    bool experts : 1, beside : 1;
 };
+enum { NO_LAYER = UINT16_MAX };
 
 struct family;
 struct config {

@@ -30,7 +30,7 @@ void config_layers(struct config *c)
         const bool own = config_owns_kv(c, l);
         if (!c->heads_differ)
             s->n_kv_heads = c->n_kv_heads, s->head_dim = c->head_dim;
-        s->kv_layer = kv_layer(c, l);
+        s->kv_layer = (uint16_t)kv_layer(c, l);
         s->beside = s->experts && c->experts_beside;
         s->ffn = s->experts && !s->beside ? 0 : c->ffn_doubled && !own ? 2 * c->ffn : c->ffn;
     }

@@ -73,7 +73,7 @@ static int get_layers(struct getting *m, size_t *layers)
 {
     size_t drafting = 0;
     char key[KEY_BYTES];
-    if (need_uint(m, "block_count", 0, GGUF_LAYERS_MAX, &m->blocks) ||
+    if (need_uint(m, "block_count", 0, CONFIG_LAYERS_MAX, &m->blocks) ||
         read_uint(m, "nextn_predict_layers", 0, 0, m->f->drafter ? m->blocks : m->f->draft_layer,
                   &drafting) < 0)
         return -1;

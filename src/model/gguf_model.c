@@ -255,14 +255,14 @@ static int use_tensors(struct gguf_model *m, struct err *e)
     }
     c->tied = !tensors_find(ts, "lm_head.weight");
     char value[NAME_BYTES];
-    snprintf(value, sizeof value, "model.layers.%zu.self_attn.v_proj.weight",
+    snprintf(value, sizeof value, "model.layers.%d.self_attn.v_proj.weight",
              c->layer[c->n_layers - 1].kv_layer);
     const bool has_values = tensors_find(ts, value);
     for (size_t l = 0; l < c->n_layers; l++) {
-        bool *v_is_k = &c->layer[l].v_is_k;
+        struct layer_spec *s = &c->layer[l];
         snprintf(value, sizeof value, "model.layers.%zu.self_attn.v_proj.weight", l);
-        const struct tensor *t = *v_is_k ? tensors_find(ts, value) : NULL;
-        *v_is_k = *v_is_k && !has_values;
+        const struct tensor *t = s->v_is_k ? tensors_find(ts, value) : NULL;
+        s->v_is_k = s->v_is_k && !has_values;
         if (t && !has_values)
             return tensor_bad(ts, t, e, ": the last layer has no attn_v; values in some of the global layers "
                               "are not implemented");

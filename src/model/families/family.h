@@ -21,7 +21,7 @@
 #include "src/model/gguf_write.h"
 #include "src/model/tensors.h"
 
-enum { GGUF_LAYERS_MAX = 512, KEY_BYTES = 128 };
+enum { KEY_BYTES = 128 };
 
 struct family;
 /* What the functions of the four ways work on. */

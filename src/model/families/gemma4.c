@@ -119,7 +119,7 @@ static int get_beside(struct getting *m)
 /* ---- heads, and what else no other family has ---- */
 
 static const struct key own_keys[] = {
-    { "num_kv_shared_layers", "attention.shared_kv_layers", SIZE(kv_shared), 0, GGUF_LAYERS_MAX, 0 },
+    { "num_kv_shared_layers", "attention.shared_kv_layers", SIZE(kv_shared), 0, CONFIG_LAYERS_MAX, 0 },
     { "hidden_size_per_layer_input", "embedding_length_per_layer_input", SIZE(per_layer), 0, 1 << 16, 0 },
     { "vocab_size_per_layer_input", NULL, SIZE(per_layer_vocab), 0, 1 << 24, 0 }, { 0 }
 }, cap_keys[] = {
@@ -223,10 +223,11 @@ static int read_each(struct config *c, const struct json *all, struct err *e)
         for (struct js_walk in = js_walk(&v); js_next(&in, &name, &x);)
             if (!js_is(&name, "head_dim") && !js_is(&name, "num_key_value_heads"))
                 return js_bad(&name, e, "allowed in per_layer_config are head_dim and num_key_value_heads");
-        if (get_size(&v, "head_dim", c->head_dim, NULL_REFUSED, HEAD_DIM_MAX, &c->layer[l].head_dim, e) ||
-            get_size(&v, "num_key_value_heads", c->n_kv_heads, NULL_REFUSED, c->n_heads,
-                     &c->layer[l].n_kv_heads, e))
+        size_t dim, n;
+        if (get_size(&v, "head_dim", c->head_dim, NULL_REFUSED, HEAD_DIM_MAX, &dim, e) ||
+            get_size(&v, "num_key_value_heads", c->n_kv_heads, NULL_REFUSED, c->n_heads, &n, e))
             return -1;
+        c->layer[l].head_dim = (uint16_t)dim, c->layer[l].n_kv_heads = (uint32_t)n;
     }
     return 0;
 }
@@ -262,7 +263,7 @@ static int read_layer_heads(const struct reading *r)
         if (c->n_heads % s->n_kv_heads || s->head_dim % 16 ||
             s->head_dim != (s->window ? c->local_rotary : c->rotary))
             return err_set(r->e, ERR_INPUT,
-                           "%s: layer %zu has %zu key/value heads of %zu dimensions: allowed are numbers "
+                           "%s: layer %zu has %u key/value heads of %d dimensions: allowed are numbers "
                            "that divide num_attention_heads %zu, and in all %s layers the same multiple of "
                            "16", r->root->file, l, s->n_kv_heads, s->head_dim, c->n_heads,
                            s->window ? "windowed" : "global");
@@ -287,13 +288,13 @@ static int read_shared(const struct reading *r)
     for (size_t l = c->n_layers - c->kv_shared; l < c->n_layers; l++) {
         struct layer_spec *s = &c->layer[l];
         s->v_is_k = false;
-        if (s->kv_layer == SIZE_MAX)
+        if (s->kv_layer == NO_LAYER)
             return err_set(r->e, ERR_INPUT, "%s: num_kv_shared_layers is %zu, but no layer before layer %zu "
                            "has keys and values for the %s layers after it", r->root->file, c->kv_shared,
                            c->n_layers - c->kv_shared, s->window ? "windowed" : "global");
         if (s->n_kv_heads != c->layer[s->kv_layer].n_kv_heads)
-            return err_set(r->e, ERR_INPUT, "%s: layer %zu has %zu key/value heads, but reads those of layer "
-                           "%zu, which has %zu", r->root->file, l, s->n_kv_heads, s->kv_layer,
+            return err_set(r->e, ERR_INPUT, "%s: layer %zu has %u key/value heads, but reads those of layer "
+                           "%d, which has %u", r->root->file, l, s->n_kv_heads, s->kv_layer,
                            c->layer[s->kv_layer].n_kv_heads);
     }
     return 0;

@@ -63,7 +63,7 @@ static int get_states(struct getting *m)
     const struct gguf_value *list = NULL;
     size_t inner, interval = 4;
     if (need_uint(m, "ssm.inner_size", 0, 1 << 24, &inner) ||
-        read_uint(m, "full_attention_interval", 0, 1, GGUF_LAYERS_MAX, &interval) < 0 ||
+        read_uint(m, "full_attention_interval", 0, 1, CONFIG_LAYERS_MAX, &interval) < 0 ||
         gguf_array(m->g, KEY(m, "attention.recurrent_layers"), GGUF_BOOL, &list, m->e) < 0)
         return -1;
     if (list && list->n < c->n_layers)
