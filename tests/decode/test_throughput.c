@@ -58,9 +58,10 @@ static void the_number_of_passes_is_the_best(void)
 /* Llama 3 8B has 6,979,584,000 weights in its layers with the norms (SPIRe, appendix), and an LM head. */
 static void a_pass_reads_the_model(void)
 {
-    const struct config c = { .n_layers = 32, .hidden = 4096, .ffn = 14336, .n_heads = 32, .n_kv_heads = 8,
-                              .head_dim = 128, .vocab = 128256 };
+    struct config c = { .n_layers = 32, .hidden = 4096, .ffn = 14336, .n_heads = 32, .n_kv_heads = 8,
+                        .head_dim = 128, .vocab = 128256 };
     const struct model_bytes b = { .weight = 2, .draft_weight = 1, .kv = 2 };
+    config_layers(&c);
     const struct pass_work w = throughput_model(&c, &b, 1000);
     CHECK(w.weight_bytes == 2 * (6979584000.0 - 32 * 2 * 4096 + 128256.0 * 4096));
     CHECK(w.kv_bytes == 2.0 * 1000 * 65536);
@@ -95,7 +96,7 @@ static void experts_and_states_are_counted(void)
     w = throughput_model(&c, &b, 1000);
     c.delta = (struct delta_config){ 16, 32, 128, 128, 4 };
     for (size_t l = 0; l < c.n_layers; l++)
-        c.layer[l] = (struct layer_spec){ .gated = true,
+        c.layer[l] = (struct layer_spec){ .gated = true, .experts = true,
                                           .mixer = l % 4 == 3 ? MIXER_ATTENTION : MIXER_DELTA };
     config_layers(&c);
     const struct pass_work h = throughput_model(&c, &b, 1000);

@@ -411,7 +411,7 @@ def config():
                        "partial_rotary_factor": 2}), ("list", [1]), ("key", {"rope_type": "proportional",
                        "short_factor": 1})]:
         case("c17_rope_%s" % name, gemma4, rope_parameters={"full_attention": full})
-    case("c19_windows_too_wide", model_type="mistral", num_hidden_layers=1024, num_attention_heads=65536,
+    case("c19_windows_too_wide", model_type="mistral", num_hidden_layers=512, num_attention_heads=65536,
          num_key_value_heads=65536, head_dim=512, sliding_window=64)
     granite = dict(SMALL, model_type="granite")
     hybrid = dict(granite, model_type="granitemoehybrid", num_local_experts=0, position_embedding_type="rope",
@@ -449,7 +449,7 @@ def config():
     for name in ["0", "minus_1", "2p31", "string", "list", "true", "null"]:
         case("c20_window_%s" % name, exaone4, sliding_window=values[name])
         case("c20_pattern_%s" % name, exaone4, sliding_window_pattern=values[name])
-    for name, letters in [("none", ""), ("small", "lllg"), ("long", "L" * 1025), ("longest", "L" * 1024),
+    for name, letters in [("none", ""), ("small", "lllg"), ("long", "L" * 513), ("longest", "L" * 512),
                           ("control", "L\nG")]:
         case("c20_letters_%s" % name, exaone4, sliding_window_pattern=letters)
     case("c20_layer_types_short", exaone4, layer_types=["full_attention"])

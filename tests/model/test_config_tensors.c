@@ -191,7 +191,7 @@ static void refuses(void)
 static void refuses_sizes(void)
 {
     static const char json[] =
-        "{\"model_type\": \"mistral\", \"sliding_window\": null, \"num_hidden_layers\": 1024, "
+        "{\"model_type\": \"mistral\", \"sliding_window\": null, \"num_hidden_layers\": 512, "
         "\"hidden_size\": 1048576, \"num_attention_heads\": 65536, \"num_key_value_heads\": 65536, "
         "\"head_dim\": 512, \"max_position_embeddings\": 1073741824, \"vocab_size\": 16777216, "
         "\"intermediate_size\": 16777216}";
@@ -201,10 +201,10 @@ static void refuses_sizes(void)
     size_t b;
     CHECK(config_parse(&c, "config.json", json, strlen(json), NULL, NULL, 0, &e) == 0, "%s", e.msg);
     CHECK(!config_kv_bytes(&c, c.context, 4, &b) && config_kv_bytes(&c, 1, 4, &b) &&
-          b == (size_t)1024 * 2 * 65536 * 512 * 4);
-    /* 1024 layers of 2 x 2^20 x 2^25 + 2 x 2^20 x 2^25 + 3 x 2^24 x 2^20 weights, and the rest */
+          b == (size_t)512 * 2 * 65536 * 512 * 4);
+    /* 512 layers of 2 x 2^20 x 2^25 + 2 x 2^20 x 2^25 + 3 x 2^24 x 2^20 weights, and the rest */
     CHECK(config_count_params(&c) ==
-          (size_t)1024 * (4 * ((size_t)1 << 45) + 3 * ((size_t)1 << 44) + (2 << 20)) + (1 << 20) +
+          (size_t)512 * (4 * ((size_t)1 << 45) + 3 * ((size_t)1 << 44) + (2 << 20)) + (1 << 20) +
               2 * ((size_t)1 << 44));
     CHECK(tensors_parse(&ts, "model", "{}", 2, 0, &e) == 0);
     bad_check("tensors/c9_cache", "model", config_check_tensors(&c, &ts, &e), &e, 0, 0);
