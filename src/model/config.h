@@ -56,11 +56,11 @@ enum norms { NORM_BEFORE, NORM_BOTH, NORM_AFTER };
 /* What a layer is. A family says what all its layers share (struct family, layer), and its functions read
  * what differs from the file. Passes, caches, plans, costs and devices read specs and ask for no family. */
 struct layer_spec {                  /* small, since configurations lie on stacks */
-    /* Attention. The cache that it reads: that of this layer, or of an earlier one without keys and values of
-     * its own (NO_LAYER: of another model); its KV heads, each of the width of a query head. Keys that a row
-     * sees, its own included. */
-    uint32_t n_kv_heads, window;         /* window 0: all of them */
-    uint32_t ffn;                        /* of the feed-forward part, see there */
+    uint32_t window;                     /* keys that a row sees, its own included; 0: all of them */
+    uint32_t n_kv_heads;                 /* of its cache; each has the width of a query head, head_dim */
+    uint32_t ffn;                        /* width of the network that all rows have; 0: experts alone */
+    /* The layer whose cache it reads: itself, or an earlier one if it has no keys and values of its own.
+     * NO_LAYER: a layer of another model. */
     uint16_t kv_layer, head_dim;
     uint8_t mixer, qk_norm, norms;       /* enum mixer_kind, qk_norm, norms */
     bool local : 1;              /* it has the local frequencies */
@@ -72,9 +72,8 @@ struct layer_spec {                  /* small, since configurations lie on stack
     bool head_logits : 1;        /* each head has one more logit, without a value: self_attn.sinks */
     bool scaled : 1;             /* the residual after it is multiplied by layer_scalar */
     bool gelu : 1;               /* gelu(gate) * up in place of silu (kernels/ops.h, geglu) */
-    /* The feed-forward part: one network for all rows, of the width ffn, or experts for the rows that a
-     * router sends to them (ffn 0). beside: both (forward.c), and a router with a norm of its own. */
-    bool experts : 1, beside : 1;
+    bool experts : 1;            /* a router sends each row to a few experts */
+    bool beside : 1;             /* and all rows have the network, too; the router has a norm of its own */
 };
 enum { NO_LAYER = UINT16_MAX };
 

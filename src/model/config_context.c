@@ -13,14 +13,14 @@ size_t config_last_global(const struct config *c)
     return (l ? l : c->n_layers) - 1;
 }
 
-/* The layer whose cache a layer reads: itself, or one before it; SIZE_MAX: there is none. */
-static size_t kv_layer(const struct config *c, size_t layer)
+/* The layer whose cache a layer reads: itself, or one before it; NO_LAYER: there is none. */
+static uint16_t kv_layer(const struct config *c, size_t layer)
 {
     size_t l = layer;
     while (!config_owns_kv(c, l) || c->layer[l].window != c->layer[layer].window)
         if (l-- == 0)
-            return SIZE_MAX;
-    return l;
+            return NO_LAYER;
+    return (uint16_t)l;
 }
 
 void config_layers(struct config *c)
@@ -30,7 +30,7 @@ void config_layers(struct config *c)
         const bool own = config_owns_kv(c, l);
         if (!c->heads_differ)
             s->n_kv_heads = c->n_kv_heads, s->head_dim = c->head_dim;
-        s->kv_layer = (uint16_t)kv_layer(c, l);
+        s->kv_layer = kv_layer(c, l);
         s->beside = s->experts && c->experts_beside;
         s->ffn = s->experts && !s->beside ? 0 : c->ffn_doubled && !own ? 2 * c->ffn : c->ffn;
     }

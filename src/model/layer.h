@@ -52,8 +52,8 @@ enum part_form {
     PART_SHARED, PART_EXPERTS            /* one expert, or `rows` of them at a pointer: expert_parts */
 };
 struct layer_part {
-    const char *name;                    /* after "model.layers.N.", or with experts, of which each has E. */
-    bool used;
+    const char *name;                    /* after "model.layers.N."; of experts the begin of all names */
+    bool used;                           /* the layer has it */
     size_t rows, cols;                   /* cols 0: of one dimension */
     enum part_form form;
     size_t place;                        /* in struct layer, or struct device_expert */
