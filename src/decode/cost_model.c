@@ -63,12 +63,12 @@ double cost_pass(const struct cost_model *m, size_t length, size_t n, size_t row
     return cost_weights(m, all_rows) / (double)n + cost_kv(m, length) * cost_size(m, rows);
 }
 
-double cost_cache_bytes(const struct pass_bytes *r, size_t length)
+double cost_cache_bytes(const struct pass_cost *r, size_t length)
 {
-    return r->key * (double)MIN(r->keys, length);
+    return r->key * MIN(r->keys, (double)length);
 }
 
-double cost_draft_share(const struct cost_model *m, const struct pass_bytes *r, size_t length, size_t n)
+double cost_draft_share(const struct cost_model *m, const struct pass_cost *r, size_t length, size_t n)
 {
     const double cache = cost_cache_bytes(r, length),
                  weights = r->weights * cost_weights(m, n) / (cost_weights(m, 1) * (double)n);

@@ -50,12 +50,17 @@ struct cost_model {
     size_t sharers[N_DRAFTERS];
 };
 
-/* Bytes that a draft pass reads: of weights, once for all texts of the pass, and of the text's caches: `key`
- * for each of at most `keys` positions. A round makes at most `most` of them, 0: PASSES_MAX. Weights of fewer
- * bits than the model's count as so many bytes of the model's as take as long (planner_bytes).
- * acceptance_max: the highest acceptance rate of its first guess that exploration assumes, 0: no bound. Texts
- * share the draft passes of one drafter, the maker. */
-struct pass_bytes { double weights, key; size_t keys, most; double acceptance_max; enum drafter maker; };
+/* What a pass costs: the bytes that it reads of weights, once for all its texts, and of the caches of a
+ * text, `key` for each of at most `keys` positions. Weights of fewer bits than the model's count as so many
+ * bytes of the model's as take as long (planner_bytes).
+ *
+ * Forecasts (src/lab/forecast.h) add flops, the operations of one row, and the bytes of all experts, of which
+ * a row reads the part `share`. Rows choose experts independently. */
+struct pass_cost { double weights, key, keys, flops, experts, share; };
+/* The draft passes over a cache. A round makes at most `most` of them, 0: PASSES_MAX. acceptance_max: the
+ * highest acceptance rate of its first guess that exploration assumes, 0: no bound. Texts share the draft
+ * passes of one drafter, the maker. */
+struct draft_cost { struct pass_cost pass; size_t most; double acceptance_max; enum drafter maker; };
 /* Weights of `bytes` bytes in the model's own form, stored in `stored`: fewer bytes save half of their share
  * of the time. */
 static inline double planner_bytes(double bytes, double stored) { return (bytes + stored) / 2; }
@@ -72,8 +77,8 @@ double cost_weights(const struct cost_model *m, size_t rows);
 double cost_pass(const struct cost_model *m, size_t length, size_t n, size_t rows, size_t all_rows);
 /* Bytes of caches that a draft pass reads; the share of one of n texts in such a pass, as a share of a draft
  * pass for one text. */
-double cost_cache_bytes(const struct pass_bytes *r, size_t length);
-double cost_draft_share(const struct cost_model *m, const struct pass_bytes *r, size_t length, size_t n);
+double cost_cache_bytes(const struct pass_cost *r, size_t length);
+double cost_draft_share(const struct cost_model *m, const struct pass_cost *r, size_t length, size_t n);
 /* The logarithm of measured by expected seconds, limited to what a pass or round that other programs
  * interrupted may change. */
 double cost_off(double seconds, double expected);

@@ -165,13 +165,12 @@ static void close_state(struct decoder *d, const struct drafter_ops *o)
 
 /* ---- opening ---- */
 
-static void read_bytes(const struct decoder *d, struct pass_bytes reads[CACHES_MAX])
+static void read_bytes(const struct decoder *d, struct draft_cost reads[CACHES_MAX])
 {
     for (size_t i = 0; i < d->n_caches; i++) {
         const struct drafter_ops *o = d->cache[i].ops;
-        reads[i] = o->passes->reads(d, i);
-        reads[i].most = o->passes->most, reads[i].acceptance_max = o->passes->acceptance_max;
-        reads[i].maker = o->id;
+        reads[i] = (struct draft_cost){ o->passes->reads(d, i), o->passes->most, o->passes->acceptance_max,
+                                        o->id };
     }
 }
 
@@ -224,7 +223,7 @@ int draft_open(struct decoder *d, struct err *e)
 
 void draft_with(struct decoder *d, const struct model *m)
 {
-    struct pass_bytes reads[CACHES_MAX];
+    struct draft_cost reads[CACHES_MAX];
     d->set.draft_model = m;
     read_bytes(d, reads);
     planner_draft_bytes(&d->planner, reads);

@@ -65,7 +65,7 @@ struct drafter_passes {
     bool leaves_hidden;
     /* The bytes that a pass over cache[i] reads: weights, key and keys. The plan names one of the caches
      * (draft_add_cache), and says how many passes there are at most. */
-    struct pass_bytes (*reads)(const struct decoder *d, size_t i);
+    struct pass_cost (*reads)(const struct decoder *d, size_t i);
     /* Before the first pass of a round: brings the drafter's state up to date. False: it cannot be asked
      * now. */
     bool (*prepare)(struct decoder *d);
@@ -96,7 +96,6 @@ struct drafter_ops {
     bool whole_tree;
     const struct drafter_weights *weights;       /* weights.h; NULL: it has none */
     const struct drafter_kind *kind;             /* of its file (drafter_file.h), or NULL */
-    const struct drafter_forecast *forecast;     /* pass_work.h; NULL: plan does not predict it */
     /* The rows of a verification pass that it needs with a fixed tree, never NULL: the most candidates that
      * it adds. n_text: the other drafters that read the text alone. */
     size_t (*rows)(const struct draft_settings *s, size_t n_text);

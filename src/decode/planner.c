@@ -101,7 +101,7 @@ void planner_experts_read(struct planner *p, size_t rows, size_t experts)
         cost_experts_read(p->model, rows, experts);
 }
 
-void planner_draft_bytes(struct planner *p, const struct pass_bytes *reads)
+void planner_draft_bytes(struct planner *p, const struct draft_cost *reads)
 {
     cost_forget_drafts(p->model);
     for (size_t i = 0; i < p->in.n_caches; i++) {
@@ -124,11 +124,11 @@ static void share_passes(struct planner *p, size_t sharers)
 {
     const struct cost_model *m = p->model;
     for (size_t i = 0; i < p->in.n_caches; i++) {
-        const struct pass_bytes *r = &p->reads[i];
+        const struct draft_cost *r = &p->reads[i];
         const size_t last = m->sharers[r->maker], all = sharers ? sharers : last ? last : p->n_texts,
                      n = MIN(all, p->n_texts);
-        p->in.draft[i] *= cost_draft_share(m, r, p->length, n) /
-                             cost_draft_share(m, r, p->length, MAX(p->in.sharers[i], (size_t)1));
+        p->in.draft[i] *= cost_draft_share(m, &r->pass, p->length, n) /
+                             cost_draft_share(m, &r->pass, p->length, MAX(p->in.sharers[i], (size_t)1));
         p->in.sharers[i] = n;
     }
 }
@@ -143,8 +143,8 @@ static void set_costs(struct planner *p, size_t length)
         c->pass[r] = speed * cost_pass(m, length, n, r, r * n);
     for (size_t i = 0; i < c->n_caches; i++) {
         struct cache_known *k = &p->cache[i];
-        const struct pass_bytes *r = &p->reads[i];
-        const double bytes = r->weights + cost_cache_bytes(r, length);
+        const struct draft_cost *r = &p->reads[i];
+        const double bytes = r->pass.weights + cost_cache_bytes(&r->pass, length);
         /* seconds per byte at speed 1; before the first pass, those of a one-row pass */
         if (k->n == 0)
             k->seconds = m->size[0];
@@ -497,12 +497,12 @@ void planner_proposed(struct planner *p, size_t a, double before, double after, 
 void planner_passed(struct planner *p, size_t n, double seconds)
 {
     struct cache_known *k = &p->cache[p->plan.cache - 1];
-    const struct pass_bytes *r = &p->reads[p->plan.cache - 1];
+    const struct draft_cost *r = &p->reads[p->plan.cache - 1];
     const size_t sharers = p->in.sharers[p->plan.cache - 1];
     double expected = p->in.draft[p->plan.cache - 1];
     if (n != sharers && expected > 0)        /* more or fewer texts than planned asked for this pass */
-        expected *= cost_draft_share(p->model, r, p->length, n) /
-                    cost_draft_share(p->model, r, p->length, sharers);
+        expected *= cost_draft_share(p->model, &r->pass, p->length, n) /
+                    cost_draft_share(p->model, &r->pass, p->length, sharers);
     k->n = MIN(k->n + 1, RECENT);
     if (expected > 0)
         k->seconds *= exp(cost_off(seconds, expected) / (k->n + 1));

@@ -38,7 +38,7 @@
  * Exploration. What has not been run for a while may have changed. Exploration has a budget, which grows by a
  * fixed share of the time. It goes to the one kind of drafting, a cache or the heads, whose optimistic rate
  * beats the best plan most. Optimism has bounds: the acceptance rate is at most the maximum of a drafter of
- * that kind (struct pass_bytes), and a draft pass that was never made takes half of what its bytes say. So
+ * that kind (struct draft_cost), and a draft pass that was never made takes half of what its bytes say. So
  * what is too dear even then is not explored, and the first run goes to what promises most. A run of
  * exploration makes at least three rounds, because catching up with the text may cost more than they do. It
  * ends when even the optimistic rate is no better, or when the budget is spent. In a probe, from the same
@@ -111,7 +111,7 @@ struct planner {
     /* Fading counts. Seconds are at speed 1. */
     struct { double seconds, n; } propose[PROPOSERS];
     struct cache_known { double seconds, n, accepted, guesses; } cache[CACHES_MAX];
-    struct pass_bytes reads[CACHES_MAX];
+    struct draft_cost reads[CACHES_MAX];
     struct gain { double mean, n; } gain[2][PROPOSERS];
     struct { double made, planned; } tokens[2], candidates;
     /* This round: its texts; tokens in the cache; seconds expected of what this text did; seconds in which
@@ -127,7 +127,7 @@ struct planner {
 struct planner_setup {
     bool on;
     size_t rows_max, n_caches;
-    struct pass_bytes reads[CACHES_MAX];
+    struct draft_cost reads[CACHES_MAX];
     double weight_bytes, kv_bytes, heads_share;
     double windowed_bytes; size_t window;    /* as in struct cost_model */
     struct planner_experts experts;
@@ -137,7 +137,7 @@ void planner_start(struct planner *p, struct cost_model *m, const struct planner
 
 /* Draft passes read another number of bytes from now on, [n_caches]: forgets what they and the heads have
  * taken. */
-void planner_draft_bytes(struct planner *p, const struct pass_bytes *reads);
+void planner_draft_bytes(struct planner *p, const struct draft_cost *reads);
 
 /* The size to time now, `left` tokens before the end of the text, or COST_SIZES; to be called again
  * after planner_timed. */

@@ -211,17 +211,15 @@ static int find_drafter(const char *option, const char *name, struct err *e)
 {
     char list[256] = "";
     for (enum drafter k = 0; k < DRAFTER_ADDED; k++) {
-        if (!drafters[k]->forecast)
+        if (!forecast_of(k))
             continue;
-        if (strcmp(throughput_name(k), name) == 0)
+        if (strcmp(forecast_of(k)->name, name) == 0)
             return (int)k;
         snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", *list ? ", " : "",
-                 throughput_name(k));
+                 forecast_of(k)->name);
     }
     return err_set(e, ERR_INPUT, "%s: '%s' is not one of %s", option, name, list);
 }
-
-static const struct drafter_forecast *forecast_of(int k) { return drafters[k]->forecast; }
 
 static void list_drafter(struct setup *s, int k)
 {
@@ -243,7 +241,7 @@ static int read_drafters(struct setup *s, struct err *e)
     const char *p = s->o->drafters;
     char word[64];
     for (enum drafter k = 0; k < DRAFTER_ADDED && !p; k++)
-        if (drafters[k]->forecast && drafters[k]->forecast->tree.n_width)
+        if (forecast_of(k) && forecast_of(k)->tree.n_width)
             add_drafter(s, (int)k);
     while (p && next_word(word, &p)) {
         char *shape = strchr(word, ':');
@@ -324,7 +322,7 @@ static int read_acceptance(struct setup *s, struct err *e)
     for (size_t i = 0; i < s->n_listed; i++)
         if (!(s->drafter[s->listed[i]].tokens >= 1))
             return err_set(e, ERR_INPUT, "--drafter: %s needs --acceptance %s=TOKENS",
-                           throughput_name(s->listed[i]), throughput_name(s->listed[i]));
+                           forecast_of(s->listed[i])->name, forecast_of(s->listed[i])->name);
     return 0;
 }
 
@@ -402,26 +400,26 @@ static int read_setup(struct setup *s, const struct options *o, struct err *e)
 
 /* ---- output ---- */
 
-static struct throughput predict(const struct setup *s, int kind, size_t length, size_t texts)
+static struct throughput predict(const struct setup *s, enum drafter kind, size_t length, size_t texts)
 {
     const double keys = (double)length;
-    const struct pass_work target = throughput_model(&s->target, &s->bytes, keys);
+    const struct pass_cost target = forecast_pass(&s->target, &s->bytes, keys);
     const struct predicted *d = &s->drafter[kind];
-    struct draft_work w = throughput_draft((enum drafter)kind, &s->target, &s->small, &s->bytes, keys,
-                                           d->tokens);
+    struct drafting w = { forecast_of(kind), forecast_draft(kind, &s->target, &s->small, &s->bytes, keys) };
     struct round_seconds r;
+    throughput_tokens(&w, d->tokens, w.of->passes);
     if (d->by_depth)
         memcpy(w.tokens, d->at, sizeof w.tokens);
     if (!s->measured)
         return throughput_round(&s->hardware.m, &target, &w, (double)texts);
-    throughput_measured(&r, &s->rounds, (enum drafter)kind, &w, length, texts);
+    throughput_measured(&r, &s->rounds, kind, &w, length, texts);
     return throughput_best(&r, &w, (double)texts);
 }
 
 static struct throughput plain(const struct setup *s, size_t length, size_t texts)
 {
-    const struct pass_work w = throughput_model(&s->target, &s->bytes, (double)length);
-    const struct draft_work none = { 0 };
+    const struct pass_cost w = forecast_pass(&s->target, &s->bytes, (double)length);
+    const struct drafting none = { 0 };
     struct round_seconds r = { 0 };
     if (s->measured)
         throughput_measured(&r, &s->rounds, DRAFTER_SUFFIX, &none, length, texts);
@@ -435,12 +433,12 @@ static void plan_row(const void *setup, size_t i, struct row *cell)
     const struct setup *s = setup;
     const size_t drafter = i % (s->n_listed + 1), at = i / (s->n_listed + 1);
     const size_t length = s->length[at % s->n_lengths], texts = s->texts[at / s->n_lengths];
-    const struct throughput t = drafter ? predict(s, (int)s->listed[drafter - 1], length, texts)
+    const struct throughput t = drafter ? predict(s, s->listed[drafter - 1], length, texts)
                                         : plain(s, length, texts);
     cell[0] = (struct row){ "length", "length", V_UINT(length) };
     cell[1] = (struct row){ "texts", "texts", V_UINT(texts) };
     cell[2] = (struct row){ "drafter", "drafter",
-                            V_TEXT(drafter ? throughput_name(s->listed[drafter - 1]) : "none") };
+                            V_TEXT(drafter ? forecast_of(s->listed[drafter - 1])->name : "none") };
     cell[3] = (struct row){ "draft_passes", "passes", V_UINT(t.passes) };
     cell[4] = (struct row){ "rows", "rows", V_UINT(t.rows) };
     cell[5] = (struct row){ "tokens_per_round", "tokens", V_DIGITS(t.tokens, 6), "@2" };
@@ -463,9 +461,9 @@ static void print(const struct setup *s)
     char unit[N_DRAFTERS][200], costs[120];
     for (size_t i = 0; i < s->n_listed; i++) {
         const enum drafter k = s->listed[i];
-        snprintf(unit[k], sizeof unit[k], "@2 tokens in %zu passes (%s)", drafters[k]->forecast->passes,
+        snprintf(unit[k], sizeof unit[k], "@2 tokens in %zu passes (%s)", forecast_of(k)->passes,
                  s->drafter[k].where);
-        acceptance[i] = (struct row){ throughput_name(k), throughput_name(k),
+        acceptance[i] = (struct row){ forecast_of(k)->name, forecast_of(k)->name,
                                       V_DIGITS(s->drafter[k].tokens, 6), unit[k] };
     }
     snprintf(costs, sizeof costs,
@@ -486,9 +484,9 @@ static void print(const struct setup *s)
         { 0 } };
     sheet_print(s->o->json, JW_LINE, 0, rows);
     for (size_t i = 0; s->measured && !s->o->json && i < s->n_listed; i++)
-        if (forecast_of((int)s->listed[i])->work && !s->rounds.draft[s->listed[i]].most)
+        if (s->listed[i] != DRAFTER_SUFFIX && !s->rounds.draft[s->listed[i]].most)
             printf("%s: draft passes were not measured: as long for each byte as a pass of one row.\n",
-                   throughput_name(s->listed[i]));
+                   forecast_of(s->listed[i])->name);
 }
 
 /* A page with one plot for each number of texts: speedup over the length. */
@@ -510,8 +508,8 @@ static int print_html(const struct setup *s, struct err *e)
             x[l] = (double)s->length[l];
         for (size_t i = 0; i < s->n_listed; i++) {
             for (size_t l = 0; l < s->n_lengths; l++)
-                y[i][l] = predict(s, (int)s->listed[i], s->length[l], s->texts[b]).speedup;
-            v[i] = (struct series){ throughput_name(s->listed[i]), y[i] };
+                y[i][l] = predict(s, s->listed[i], s->length[l], s->texts[b]).speedup;
+            v[i] = (struct series){ forecast_of(s->listed[i])->name, y[i] };
         }
         snprintf(title, sizeof title, "Speedup, %zu %s at once", s->texts[b],
                  plural(s->texts[b], "text", "texts"));

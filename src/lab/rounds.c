@@ -28,11 +28,11 @@ static const double TURN_SECONDS = 0.02;     /* of a setting in a turn, if they 
 /* Whether rounds of a drafter are measured. */
 static bool has_rounds(size_t d)
 {
-    return drafters[d] && drafters[d]->forecast && drafters[d]->forecast->tree.n_width;
+    return forecast_of(d) && forecast_of(d)->tree.n_width;
 }
 
 /* The drafters whose number of draft passes the plan does not choose. */
-static bool is_fixed(size_t d) { return drafters[d]->forecast->fixed; }
+static bool is_fixed(size_t d) { return forecast_of(d)->fixed; }
 
 /* The settings of a tree of k draft passes. */
 static void set_passes(struct draft_settings *s, size_t d, size_t k)
@@ -54,7 +54,7 @@ struct subject {                      /* the model and its drafters */
 /* Settings as --drafter and --tree make them. */
 static void make_settings(struct draft_settings *s, size_t d)
 {
-    const struct drafter_forecast *f = drafters[d]->forecast;
+    const struct forecast *f = forecast_of(d);
     draft_defaults(s);
     s->drafters = f->tree.drafters;
     s->draft_passes = f->tree.draft_passes;
@@ -66,7 +66,7 @@ static void make_settings(struct draft_settings *s, size_t d)
 /* Whether the model has and supports all drafters of the tree of a drafter. */
 static bool is_there(const struct engine *g, size_t d)
 {
-    const unsigned set = drafters[d]->forecast->tree.drafters;
+    const unsigned set = forecast_of(d)->tree.drafters;
     for (enum drafter i = 0; i < N_DRAFTERS; i++)
         if (set >> i & 1 &&
             ((weights_has(i) && !weights_present(i, g->dir)) || !(draft_of_config(&g->config) >> i & 1)))
@@ -259,7 +259,7 @@ static size_t least_passes(const struct rig *r, size_t d)
 {
     if (!(r->s->kinds >> d & 1))
         return 0;
-    return is_fixed(d) ? drafters[d]->forecast->passes : 1;
+    return is_fixed(d) ? forecast_of(d)->passes : 1;
 }
 
 static int take_turn(struct rig *r, size_t turn, struct err *e)
@@ -270,7 +270,7 @@ static int take_turn(struct rig *r, size_t turn, struct err *e)
     if (time_rounds(&r->plain, &r->none, turn, e))
         return -1;
     for (size_t k = 0; k < N_DRAFTERS; k++)
-        for (size_t n = least_passes(r, k); n && n <= drafters[k]->forecast->passes; n++) {
+        for (size_t n = least_passes(r, k); n && n <= forecast_of(k)->passes; n++) {
             set_passes(&r->d[k].set.draft, k, n);
             if (time_rounds(&r->d[k], &r->round[k][n], turn, e))
                 return -1;
@@ -304,8 +304,8 @@ static void take_figures(struct measured_rounds *m, size_t at, struct rig *r)
     m->length[at] = r->length;
     m->rest[at] = fmax(0, beside_pass(c, &r->none));
     for (size_t k = 0; k < N_DRAFTERS; k++)
-        for (size_t n = least_passes(r, k); n && n <= drafters[k]->forecast->passes; n++) {
-            m->draft[k].reads = r->d[k].planner.reads[0];
+        for (size_t n = least_passes(r, k); n && n <= forecast_of(k)->passes; n++) {
+            m->draft[k].reads = r->d[k].planner.reads[0].pass;
             m->draft[k].most = n;
             m->draft[k].seconds[at][n] = fmax(0, beside_pass(c, &r->round[k][n]) - m->rest[at]);
         }

@@ -5,10 +5,10 @@
 #include <math.h>
 #include <string.h>
 
-double throughput_pass(const struct machine *m, const struct pass_work *w, double texts, double rows)
+double throughput_pass(const struct machine *m, const struct pass_cost *p, double texts, double rows)
 {
-    const double flops = texts * rows * w->flops, read = 1 - pow(1 - w->expert_share, texts * rows),
-                 bytes = w->weight_bytes + w->expert_bytes * read + texts * w->kv_bytes;
+    const double flops = texts * rows * p->flops, read = 1 - pow(1 - p->share, texts * rows),
+                 bytes = p->weights + p->experts * read + texts * p->key * p->keys;
     return fmax(flops / m->flops, bytes / m->bandwidth);
 }
 
@@ -25,20 +25,20 @@ double throughput_chance(double tokens, size_t passes)
     return (low + high) / 2;
 }
 
-void throughput_tokens(struct draft_work *d, double tokens, size_t passes)
+void throughput_tokens(struct drafting *d, double tokens, size_t passes)
 {
     const double c = throughput_chance(tokens, passes);
     double power = 1;
     d->tokens[0] = 1;
-    for (size_t k = 1; k <= d->passes; k++)
+    for (size_t k = 1; k <= d->of->passes; k++)
         d->tokens[k] = d->tokens[k - 1] + (power *= c);
 }
 
 /* Rows that draft pass i adds to the verification pass. */
-static size_t added(const struct draft_work *d, size_t i) { return i < d->widths ? d->width[i] : 1; }
+static size_t added(const struct drafting *d, size_t i) { return i < d->of->widths ? d->of->width[i] : 1; }
 
 /* Rows of the verification pass after k draft passes. */
-static size_t throughput_rows(const struct draft_work *d, size_t k)
+static size_t throughput_rows(const struct drafting *d, size_t k)
 {
     size_t rows = 1;
     for (size_t i = 0; i < k; i++)
@@ -48,21 +48,22 @@ static size_t throughput_rows(const struct draft_work *d, size_t k)
 
 /* The round with k draft passes, by the planner. The planner takes one cost of a draft pass and one chance of
  * its first guess: the means of k passes. */
-static struct plan plan_of(const struct round_seconds *s, const struct draft_work *d, size_t k)
+static struct plan plan_of(const struct round_seconds *s, const struct drafting *d, size_t k)
 {
-    struct plan_input x = { .rows_max = d->passes + 1, .n_caches = 1, .drafted = 1,
+    const size_t passes = d->of->passes;
+    struct plan_input x = { .rows_max = passes + 1, .n_caches = 1, .drafted = 1,
                             .draft = { s->draft[k] / (double)k },
                             .acceptance = { throughput_chance(d->tokens[k], k) }, .made = { 1, 1 },
-                            .limits = { .caches = 1 << 1, .passes = (long)k, .depth = d->passes } };
-    memcpy(x.pass + 1, s->pass, (d->passes + 1) * sizeof *x.pass);
+                            .limits = { .caches = 1 << 1, .passes = (long)k, .depth = passes } };
+    memcpy(x.pass + 1, s->pass, (passes + 1) * sizeof *x.pass);
     return plan_round(&x);
 }
 
-struct throughput throughput_best(const struct round_seconds *s, const struct draft_work *d, double texts)
+struct throughput throughput_best(const struct round_seconds *s, const struct drafting *d, double texts)
 {
     struct plan best = { 0 };
-    assert(d->passes >= 1 && d->passes <= PASSES_MAX);
-    for (size_t k = d->fixed ? d->passes : 1; k <= d->passes; k++) {
+    assert(d->of->passes >= 1 && d->of->passes <= PASSES_MAX);
+    for (size_t k = d->of->fixed ? d->of->passes : 1; k <= d->of->passes; k++) {
         const struct plan p = plan_of(s, d, k);
         if (p.rate >= best.rate)
             best = p;
@@ -72,38 +73,20 @@ struct throughput throughput_best(const struct round_seconds *s, const struct dr
                                 .speedup = best.rate * s->plain };
 }
 
-struct throughput throughput_round(const struct machine *m, const struct pass_work *target,
-                                   const struct draft_work *draft, double texts)
+struct throughput throughput_round(const struct machine *m, const struct pass_cost *target,
+                                   const struct drafting *draft, double texts)
 {
     struct round_seconds s = { .plain = throughput_pass(m, target, texts, 1) };
+    const struct forecast *f = draft->of;
     double rows = 1;                 /* of the next draft pass */
-    for (size_t k = 0; k <= draft->passes; k++) {
+    for (size_t k = 0; k <= f->passes; k++) {
         s.pass[k] = throughput_pass(m, target, texts, (double)throughput_rows(draft, k));
-        if (k == draft->passes)
+        if (k == f->passes)
             break;
-        s.draft[k + 1] =
-            s.draft[k] + throughput_pass(m, &draft->pass, texts, draft->rows > 0 ? draft->rows : rows);
+        s.draft[k + 1] = s.draft[k] + throughput_pass(m, &draft->pass, texts, f->rows > 0 ? f->rows : rows);
         rows = (double)added(draft, k);
     }
     return throughput_best(&s, draft, texts);
-}
-
-/* ---- drafters ---- */
-
-const char *throughput_name(enum drafter d)
-{
-    return drafters[d]->forecast->name ? drafters[d]->forecast->name : drafters[d]->name;
-}
-
-struct draft_work throughput_draft(enum drafter d, const struct config *c, const struct config *small,
-                                   const struct model_bytes *b, double keys, double tokens)
-{
-    const struct drafter_forecast *f = drafters[d]->forecast;
-    struct draft_work w = { .passes = f->passes, .fixed = f->fixed };
-    throughput_tokens(&w, tokens, w.passes);
-    if (f->work)
-        f->work(&w, c, small, b, keys);
-    return w;
 }
 
 /* ---- measured costs ---- */
@@ -126,7 +109,7 @@ static double pass_seconds(const struct measured_rounds *m, size_t length, size_
 }
 
 /* k draft passes that were not measured, in one-row passes' seconds for each byte. */
-static double draft_seconds(const struct measured_rounds *m, const struct pass_bytes *r, size_t length,
+static double draft_seconds(const struct measured_rounds *m, const struct pass_cost *r, size_t length,
                             size_t k)
 {
     const double bytes = r->weights + cost_cache_bytes(r, length);
@@ -134,13 +117,13 @@ static double draft_seconds(const struct measured_rounds *m, const struct pass_b
 }
 
 void throughput_measured(struct round_seconds *s, const struct measured_rounds *m, enum drafter d,
-                         const struct draft_work *w, size_t length, size_t texts)
+                         const struct drafting *w, size_t length, size_t texts)
 {
     const size_t most = m->draft[d].most;
-    const struct pass_work *p = &w->pass;
-    const struct pass_bytes own = { .weights = p->weight_bytes + p->expert_bytes * p->expert_share,
-                                    .key = p->kv_bytes / (double)length, .keys = length },
-                            *r = most ? &m->draft[d].reads : &own;
+    const struct pass_cost *p = &w->pass,
+                           own = { .weights = p->weights + p->experts * p->share,
+                                   .key = p->key * p->keys / (double)length, .keys = (double)length },
+                           *r = most ? &m->draft[d].reads : &own;
     const double n = (double)texts, rest = n * between(m, length, m->rest[0], m->rest[1]);
     double share = n, scale[2] = { 1, 1 };       /* scale: the bytes here by those where it was measured */
     if (r->weights > 0)
@@ -152,7 +135,7 @@ void throughput_measured(struct round_seconds *s, const struct measured_rounds *
     s->plain = rest + pass_seconds(m, length, texts, 1);
     s->draft[0] = 0;
     s->pass[0] = s->plain;
-    for (size_t k = 1; k <= w->passes; k++) {
+    for (size_t k = 1; w->of && k <= w->of->passes; k++) {
         const double one = k <= most ? between(m, length, scale[0] * m->draft[d].seconds[0][k],
                                                scale[1] * m->draft[d].seconds[1][k])
                                      : draft_seconds(m, r, length, k);
@@ -178,9 +161,9 @@ static double position(const struct spire_shape *s) { return 2 * s->layers * s->
 
 /* Values have one byte. The machine makes 600 operations in the time of a byte. Attention, embedding and LM
  * head are left out, and a sparse cache holds one sink and an eighth of the length. */
-static struct pass_work spire_pass(const struct spire_shape *s, double keys, double memory_flops)
+static struct pass_cost spire_pass(const struct spire_shape *s, double keys, double memory_flops)
 {
-    return (struct pass_work){ body(s), keys * position(s), 2 * body(s) + memory_flops };
+    return (struct pass_cost){ body(s), position(s), keys, 2 * body(s) + memory_flops };
 }
 
 double spire_speedup(size_t grid, size_t draft, size_t b, size_t l)
@@ -195,10 +178,11 @@ double spire_speedup(size_t grid, size_t draft, size_t b, size_t l)
     const double batch = (double)(1u << b), length = (double)((grid ? 4096u : 32u) << l),
                  sparse = 1 + floor(length / PART);
     const struct spire_shape *t = &target[grid], *p = &pruned[grid];
-    const struct pass_work full = spire_pass(t, length, 0),
+    const struct pass_cost full = spire_pass(t, length, 0),
                            of[SPIRE_DRAFTS] = { spire_pass(&small[grid], length, 0), spire_pass(t, sparse, 0),
                                                 spire_pass(p, sparse, 2 * p->d * position(p)) };
-    struct draft_work w = { .pass = of[draft], .passes = PASSES, .fixed = true };
+    static const struct forecast forecast = { "", PASSES, .fixed = true };
+    struct drafting w = { &forecast, of[draft] };
     throughput_tokens(&w, tokens[draft], PASSES);
     return throughput_round(&m, &full, &w, batch).speedup;
 }

@@ -13,18 +13,26 @@
  * each key, query head and head dimension. The paper's grids leave out attention and the LM head. */
 #pragma once
 #include "src/decode/draft.h"
-#include "src/decode/pass_work.h"
+#include "src/lab/forecast.h"
 
 struct machine { double flops, bandwidth; };     /* a second: operations of products, bytes */
 
-/* Seconds of a pass of `rows` rows for each of `texts` texts. */
-double throughput_pass(const struct machine *m, const struct pass_work *w, double texts, double rows);
+/* Seconds of a pass of `rows` rows for each of `texts` texts. n rows read the part 1 - (1 - share)^n of the
+ * experts. */
+double throughput_pass(const struct machine *m, const struct pass_cost *p, double texts, double rows);
+
+/* What a drafter does in a round. */
+struct drafting {
+    const struct forecast *of;
+    struct pass_cost pass;           /* of the mean draft pass */
+    double tokens[PASSES_MAX + 1];   /* of a round with so many draft passes, from 0 on */
+};
 
 /* The chance c with 1 + c + c^2 + .. + c^passes = tokens; 1 <= tokens <= passes + 1. */
 double throughput_chance(double tokens, size_t passes);
 /* Fills d->tokens where only the tokens of a round with `passes` passes are known: the next token of the
  * drafted path is accepted with the same chance at each depth. */
-void throughput_tokens(struct draft_work *d, double tokens, size_t passes);
+void throughput_tokens(struct drafting *d, double tokens, size_t passes);
 
 /* The seconds of a round of all texts: a round without drafts; with k draft passes, the draft passes together
  * and the verification pass with everything else. */
@@ -36,20 +44,10 @@ struct throughput {
     double speedup;                  /* over passes of one row */
 };
 /* The best round of `texts` texts with this drafter: with at least one draft pass, and no more than pay. */
-struct throughput throughput_best(const struct round_seconds *s, const struct draft_work *draft,
-                                  double texts);
+struct throughput throughput_best(const struct round_seconds *s, const struct drafting *draft, double texts);
 /* The same on a machine of two numbers. */
-struct throughput throughput_round(const struct machine *m, const struct pass_work *target,
-                                   const struct draft_work *draft, double texts);
-
-/* ---- drafters ---- */
-
-/* The work of a drafter that has a forecast, for the model `c` with `keys` cached positions. small: the model
- * that drafts. tokens: of a round with as many passes as the forecast has. */
-struct draft_work throughput_draft(enum drafter d, const struct config *c, const struct config *small,
-                                   const struct model_bytes *b, double keys, double tokens);
-/* The name of a drafter in `plan`. */
-const char *throughput_name(enum drafter d);
+struct throughput throughput_round(const struct machine *m, const struct pass_cost *target,
+                                   const struct drafting *draft, double texts);
 
 /* ---- measured costs ---- */
 
@@ -63,12 +61,12 @@ struct measured_rounds {
     double rest[2];                  /* of a round without drafts, beside its pass */
     /* Of each drafter: what a draft pass reads, and the seconds that a round with k draft passes takes beyond
      * the verification pass and `rest`. most: the largest k; 0: not measured. */
-    struct { struct pass_bytes reads; size_t most; double seconds[2][PASSES_MAX + 1]; } draft[N_DRAFTERS];
+    struct { struct pass_cost reads; size_t most; double seconds[2][PASSES_MAX + 1]; } draft[N_DRAFTERS];
 };
-/* The seconds of rounds of `texts` texts of `length` tokens, with a drafter that does the work `w`. Draft
- * passes that were not measured take as long for each byte as a pass of one row. */
+/* The seconds of rounds of `texts` texts of `length` tokens, with this drafting; w->of NULL: without
+ * drafts. Draft passes that were not measured take as long for each byte as a pass of one row. */
 void throughput_measured(struct round_seconds *s, const struct measured_rounds *m, enum drafter d,
-                         const struct draft_work *w, size_t length, size_t texts);
+                         const struct drafting *w, size_t length, size_t texts);
 
 /* ---- the paper's grids ---- */
 

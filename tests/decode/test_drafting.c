@@ -122,7 +122,7 @@ static void nothing_is_allocated_in_a_round(void)
 static bool cache_is(const struct decoder *g, size_t i, enum kv_policy policy, size_t budget)
 {
     return g->cache[i].policy == policy && g->cache[i].budget == budget &&
-           g->planner.reads[i].keys == budget;
+           g->planner.reads[i].pass.keys == (double)budget;
 }
 static void caches_of(struct decoder *d, enum kv_policy policy, bool fixed, size_t budget)
 {
@@ -148,7 +148,7 @@ static void know_caches(struct decoder *d, size_t better)
         p->model->seen[i] = 100;
     }
     for (size_t i = 0; i < d->n_caches; i++) {
-        const struct pass_bytes *r = &p->reads[i];
+        const struct pass_cost *r = &p->reads[i].pass;
         p->cache[i].n = 40;
         p->cache[i].seconds = 1e-4 / (r->weights + r->key * (double)MIN(r->keys, d->kv.n_past));
         p->cache[i].guesses = 400, p->cache[i].accepted = i == better ? 360 : 160;

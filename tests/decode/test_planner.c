@@ -153,7 +153,7 @@ static bool guess_nothing(struct decoder *g)
     (void)g;
     return false;
 }
-static struct pass_bytes bytes_of_sim(const struct decoder *g, size_t i) { return g->planner.reads[i]; }
+static struct pass_cost bytes_of_sim(const struct decoder *g, size_t i) { return g->planner.reads[i].pass; }
 static const struct drafter_ops sim_suffix = { .id = DRAFTER_SUFFIX, .expand = propose_match },
     sim_heads = { .id = DRAFTER_HEADS, .turn = TURN_MODEL, .expand = propose_heads, .ahead = guess_nothing },
     sim_partial = { .id = DRAFTER_PARTIAL, .turn = TURN_PASSES,
@@ -172,7 +172,7 @@ static void start(const struct machine *m, const struct text *text, size_t lengt
                                .kv_bytes = m->kv_bytes,
                                .heads_share = 0.2 };
     for (size_t i = 0; i < n_caches; i++)
-        s.reads[i] = (struct pass_bytes){ m->weight_bytes, m->kv_bytes, budgets[i] };
+        s.reads[i].pass = (struct pass_cost){ m->weight_bytes, m->kv_bytes, (double)budgets[i] };
     sim = (struct sim){
         .m = m, .text = text, .length = length, .others = 1, .match_p = { 3, 6 }, .head_p = { 3, 6 }
     };
@@ -463,7 +463,7 @@ static size_t explored_with(const struct machine *m, double bytes, double most, 
     rng.s = 700;
     start(m, &text, 2000, 3);
     for (size_t i = 0; i < 3; i++)
-        sim.g.planner.reads[i].weights *= bytes, sim.g.planner.reads[i].acceptance_max = most;
+        sim.g.planner.reads[i].pass.weights *= bytes, sim.g.planner.reads[i].acceptance_max = most;
     size_t passes = 0;
     for (size_t done = 0; done < n; passes += sim.g.planner.exploring ? sim.g.round.passes : 0)
         done += run_round(n + 100000 - done);
@@ -745,7 +745,7 @@ static void off_and_short_texts(void)
     static struct cost_model costs;
     struct planner_setup setup = { .rows_max = 48,
                                    .n_caches = 1,
-                                   .reads = { { 1e7, 1000, 256 } },
+                                   .reads = { { { 1e7, 1000, 256 } } },
                                    .weight_bytes = 1e7,
                                    .kv_bytes = 1000 };
     struct plan_limits s = {

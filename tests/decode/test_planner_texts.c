@@ -62,7 +62,7 @@ static void keep(struct decoder *g, const struct pass_part *p)
                                     DRAFTER_PARTIAL, (float)planner_acceptance(&g->planner), 0);
     g->round.next_reach = added ? g->round.tree->node[tree_best_child(g->round.tree, node)].reach : 0;
 }
-static struct pass_bytes bytes_of_sim(const struct decoder *g, size_t i) { return g->planner.reads[i]; }
+static struct pass_cost bytes_of_sim(const struct decoder *g, size_t i) { return g->planner.reads[i].pass; }
 static const struct drafter_passes sim_passes = {
     .most = PASSES_MAX, .rows = BATCH_MAX, .reads = bytes_of_sim, .prepare = prepare, .choose = choose,
     .forward = make_passes, .keep = keep };
@@ -74,7 +74,7 @@ static void join(size_t i)
     static struct round_buffers buffers = { .verify_rows = TREE_ROWS_MAX };
     const struct planner_setup s = { .on = true, .rows_max = 48, .n_caches = 1,
                                      .weight_bytes = m->weight_bytes, .kv_bytes = m->kv_bytes,
-                                     .reads = { { m->draft * m->weight_bytes, m->kv_bytes, BUDGET } } };
+                                     .reads = { { { m->draft * m->weight_bytes, m->kv_bytes, BUDGET } } } };
     struct text *t = &text[i];
     *t = (struct text){ .length = PROMPT, .left = q->tokens, .hit = q->hit[i % 2] };
     static const struct model no_model;

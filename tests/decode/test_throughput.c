@@ -23,7 +23,7 @@ static void all_cells_of_spire(void)
 static void either_limit_bounds_a_pass(void)
 {
     const struct machine m = { .flops = 400, .bandwidth = 100 };
-    const struct pass_work w = { .weight_bytes = 90, .kv_bytes = 10, .flops = 100 };
+    const struct pass_cost w = { .weights = 90, .key = 10, .keys = 1, .flops = 100 };
     CHECK(throughput_pass(&m, &w, 1, 1) == 1 && throughput_pass(&m, &w, 1, 4) == 1);
     CHECK(throughput_pass(&m, &w, 1, 8) == 2);
     CHECK(throughput_pass(&m, &w, 2, 1) == 1.1);         /* the weights once, two caches */
@@ -40,9 +40,10 @@ static void chance_gives_the_tokens_back(void)
 static void the_number_of_passes_is_the_best(void)
 {
     const struct machine m = { .flops = 1e9, .bandwidth = 100 };
-    const struct pass_work target = { .weight_bytes = 100, .flops = 1 };
+    const struct pass_cost target = { .weights = 100, .flops = 1 };
     for (int c = 1; c <= 9; c++) {
-        struct draft_work d = { .pass = { .weight_bytes = 10, .flops = 1 }, .passes = 12, .tokens = { 1 } };
+        struct forecast f = { .passes = 12 };
+        struct drafting d = { &f, { .weights = 10, .flops = 1 }, { 1 } };
         double best = 0, tokens = 1;
         for (int k = 1; k <= 12; k++) {
             d.tokens[k] = tokens += pow(c / 10.0, k);
@@ -50,7 +51,7 @@ static void the_number_of_passes_is_the_best(void)
         }
         const struct throughput t = throughput_round(&m, &target, &d, 1);
         CHECK(near(t.speedup, best, 0, 1e-12), "chance %d/10: %g, best %g", c, t.speedup, best);
-        d.fixed = true;
+        f.fixed = true;
         CHECK(throughput_round(&m, &target, &d, 1).passes == 12);
     }
 }
@@ -62,17 +63,15 @@ static void a_pass_reads_the_model(void)
                         .head_dim = 128, .vocab = 128256 };
     const struct model_bytes b = { .weight = 2, .draft_weight = 1, .kv = 2 };
     config_layers(&c);
-    const struct pass_work w = throughput_model(&c, &b, 1000);
-    CHECK(w.weight_bytes == 2 * (6979584000.0 - 32 * 2 * 4096 + 128256.0 * 4096));
-    CHECK(w.kv_bytes == 2.0 * 1000 * 65536);
+    const struct pass_cost w = forecast_pass(&c, &b, 1000);
+    CHECK(w.weights == 2 * (6979584000.0 - 32 * 2 * 4096 + 128256.0 * 4096));
+    CHECK(w.key == 2.0 * 65536 && w.keys == 1000);
     for (enum drafter k = 0; k < N_DRAFTERS; k++) {
-        if (!drafters[k] || !drafters[k]->forecast)
+        if (!forecast_of(k))
             continue;
-        const size_t passes = drafters[k]->forecast->passes;
-        const struct draft_work d = throughput_draft(k, &c, &c, &b, 1000, 2);
-        double all = (double)d.passes * d.pass.weight_bytes;
-        CHECK(d.passes == passes && (k == DRAFTER_SUFFIX || all > 0));
-        CHECK(all <= (double)passes * w.weight_bytes, "%s", throughput_name(k));
+        const struct pass_cost d = forecast_draft(k, &c, &c, &b, 1000);
+        CHECK(k == DRAFTER_SUFFIX || d.weights > 0);
+        CHECK(d.weights <= w.weights, "%s", forecast_of(k)->name);
     }
 }
 
@@ -86,37 +85,37 @@ static void experts_and_states_are_counted(void)
     for (size_t l = 0; l < c.n_layers; l++)
         c.layer[l].experts = true;
     config_layers(&c);
-    struct pass_work w = throughput_model(&c, &b, 0);
-    CHECK(near(w.weight_bytes + w.expert_bytes, 30.22e9, 0.01e9, 0), "%g", w.weight_bytes + w.expert_bytes);
+    struct pass_cost w = forecast_pass(&c, &b, 0);
+    CHECK(near(w.weights + w.experts, 30.22e9, 0.01e9, 0), "%g", w.weights + w.experts);
     CHECK(near(w.flops / 2, 3.04e9, 0.01e9, 0), "%g", w.flops / 2);
     const struct machine m = { 1e30, 1 };
     CHECK(near(throughput_pass(&m, &w, 1, 1), w.flops / 2, 1, 0));
-    const double two = w.weight_bytes + w.expert_bytes * (1 - 15.0 / 16 * 15 / 16);
+    const double two = w.weights + w.experts * (1 - 15.0 / 16 * 15 / 16);
     CHECK(near(throughput_pass(&m, &w, 2, 1), two, 1, 0) && near(throughput_pass(&m, &w, 1, 2), two, 1, 0));
-    w = throughput_model(&c, &b, 1000);
+    w = forecast_pass(&c, &b, 1000);
     c.delta = (struct delta_config){ 16, 32, 128, 128, 4 };
     for (size_t l = 0; l < c.n_layers; l++)
         c.layer[l] = (struct layer_spec){ .gated = true, .experts = true,
                                           .mixer = l % 4 == 3 ? MIXER_ATTENTION : MIXER_DELTA };
     config_layers(&c);
-    const struct pass_work h = throughput_model(&c, &b, 1000);
-    CHECK(h.kv_bytes * 4 == w.kv_bytes && h.expert_bytes == w.expert_bytes);
+    const struct pass_cost h = forecast_pass(&c, &b, 1000);
+    CHECK(h.key * 4 == w.key && h.experts == w.experts);
     const double attention = 2048 * (3 * 32 * 128.0 + 8 * 128), state = 2048 * (8192 + 2 * 4096 + 64.0);
-    CHECK(near(h.weight_bytes, 12 * attention + 36 * state + 48 * 128 * 2048.0 + 151936 * 2048.0, 1, 0), "%f",
-          h.weight_bytes);
+    CHECK(near(h.weights, 12 * attention + 36 * state + 48 * 128 * 2048.0 + 151936 * 2048.0, 1, 0), "%f",
+          h.weights);
 }
 
 /* LongSpec's second pass reads the four rows that the first one added. */
 static void draft_passes_read_what_the_pass_before_added(void)
 {
     const struct machine m = { .flops = 1, .bandwidth = 1e9 };
-    const struct pass_work target = { .flops = 1 };
-    struct draft_work d = { .pass = { .flops = 10 }, .passes = 3, .fixed = true, .widths = 3,
-                            .width = { 4, 16, 16 } };
+    const struct pass_cost target = { .flops = 1 };
+    struct forecast f = { .passes = 3, .fixed = true, .widths = 3, .width = { 4, 16, 16 } };
+    struct drafting d = { &f, { .flops = 10 } };
     throughput_tokens(&d, 2, 3);
     struct throughput t = throughput_round(&m, &target, &d, 1);
     CHECK(near(t.seconds, 10 * (1 + 4 + 16) + 37, 1e-9, 0) && t.rows == 37, "%g s", t.seconds);
-    d.rows = 2;
+    f.rows = 2;
     t = throughput_round(&m, &target, &d, 1);
     CHECK(near(t.seconds, 10 * 6 + 37, 1e-9, 0), "%g s", t.seconds);
 }
@@ -134,11 +133,11 @@ static void measured_costs_are_interpolated(void)
     static struct measured_rounds m;
     const struct planner_experts none = { 0 };
     struct round_seconds s;
-    struct draft_work w = { .pass = { .weight_bytes = 50, .kv_bytes = 0 }, .passes = 3, .widths = 1,
-                            .width = { 4 } };
+    const struct forecast f = { .passes = 3, .widths = 1, .width = { 4 } };
+    struct drafting w = { &f, { .weights = 50 } };
     m = (struct measured_rounds){ .length = { 100, 300 }, .rest = { 7, 9 } };
     m.draft[DRAFTER_SPIRE].most = 3;
-    m.draft[DRAFTER_SPIRE].reads = (struct pass_bytes){ .weights = 100, .key = 1, .keys = 200 };
+    m.draft[DRAFTER_SPIRE].reads = (struct pass_cost){ .weights = 100, .key = 1, .keys = 200 };
     for (size_t i = 0; i < 2; i++) {
         cost_start(&m.pass[i], 1000, 1, &none);
         for (size_t k = 0; k < COST_SIZES; k++)
@@ -174,11 +173,12 @@ static void measured_costs_are_interpolated(void)
 /* Acceptance that falls with depth makes shorter rounds the best ones. */
 static void tokens_by_depth_decide_the_passes(void)
 {
-    struct draft_work d = { .passes = 4, .tokens = { 1, 1.9, 2.0, 2.05, 2.1 } };
+    struct forecast f = { .passes = 4 };
+    struct drafting d = { &f, .tokens = { 1, 1.9, 2.0, 2.05, 2.1 } };
     struct round_seconds s = { .plain = 1, .draft = { 0, 0.2, 0.4, 0.6, 0.8 }, .pass = { 1, 1, 1, 1, 1 } };
     struct throughput t = throughput_best(&s, &d, 1);
     CHECK(t.passes == 1 && near(t.speedup, 1.9 / 1.2, 0, 1e-9), "%zu passes, %g", t.passes, t.speedup);
-    d.fixed = true;
+    f.fixed = true;
     t = throughput_best(&s, &d, 1);
     CHECK(t.passes == 4 && near(t.speedup, 2.1 / 1.8, 0, 1e-9), "%zu passes, %g", t.passes, t.speedup);
 }

@@ -2,10 +2,10 @@
  * reads the root with the model's state before it; pass k reads the likeliest nodes of depth k with the
  * states that pass k - 1 left for their parents. Between rounds one state is kept, of the last committed row.
  * A text that was rebuilt from tokens has none until its next round. Start reading at assistant_pass(). */
+#include <math.h>
 #include <string.h>
 
 #include "src/decode/draft.h"
-#include "src/decode/pass_work.h"
 #include "src/decode/weights.h"
 #include "src/model/assistant.h"
 
@@ -54,7 +54,7 @@ static int assistant_begin(struct decoder *d, struct err *e)
 static void assistant_reset(struct decoder *d) { guesses_of(d)->at = 0; }
 
 /* All weights, and for each key what the global layers read. */
-static struct pass_bytes assistant_reads(const struct decoder *d, size_t i)
+static struct pass_cost assistant_reads(const struct decoder *d, size_t i)
 {
     const struct draft_model *t = weights_of(d);
     const struct config *c = &t->own.config, *m = &d->model->config;
@@ -63,9 +63,9 @@ static struct pass_bytes assistant_reads(const struct decoder *d, size_t i)
     for (size_t l = 0; l < c->n_layers; l++)
         part += c->layer[l].window ? 0 : (double)(c->layer[l].n_kv_heads * c->layer[l].head_dim);
     part /= (double)m->heads[config_caches(m)].dims;
-    return (struct pass_bytes){ planner_bytes((double)t->own.weight_bytes,
-                                              (double)draft_model_of(t)->weight_bytes),
-                                part * model_kv_bytes(d->model), SIZE_MAX };
+    return (struct pass_cost){ planner_bytes((double)t->own.weight_bytes,
+                                             (double)draft_model_of(t)->weight_bytes),
+                               part * model_kv_bytes(d->model), HUGE_VAL };
 }
 
 /* ---- the text ---- */

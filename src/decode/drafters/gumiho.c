@@ -11,7 +11,6 @@
 
 #include "src/decode/draft.h"
 #include "src/decode/file_weights.h"
-#include "src/decode/pass_work.h"
 #include "src/model/draft_model.h"
 #include "src/model/gumiho.h"
 
@@ -95,7 +94,7 @@ static void gumiho_cut(struct decoder *d)
 }
 
 /* The mean pass: a third of the matrices of two serial passes and one of the heads, and the LM head. */
-static struct pass_bytes gumiho_reads(const struct decoder *d, size_t i)
+static struct pass_cost gumiho_reads(const struct decoder *d, size_t i)
 {
     const struct drafter_file *f = &weights_of(d)->file;
     const struct model *m = d->model;
@@ -105,10 +104,10 @@ static struct pass_bytes gumiho_reads(const struct decoder *d, size_t i)
     for (size_t k = 0; k < GUMIHO_HEADS * GUMIHO_LINEARS; k++)
         heads += mat_bytes(&weights_of(d)->head[k / GUMIHO_LINEARS][k % GUMIHO_LINEARS].w);
     const double of_heads = (double)heads / (double)f->weight_bytes;
-    return (struct pass_bytes){ planner_bytes((double)f->plain_bytes, (double)f->weight_bytes) *
-                                        (2 - of_heads) / PASSES +
-                                    file_weights_head(d, f),
-                                layers, GUMIHO_WINDOW };
+    return (struct pass_cost){ planner_bytes((double)f->plain_bytes, (double)f->weight_bytes) *
+                                       (2 - of_heads) / PASSES +
+                                   file_weights_head(d, f),
+                               layers, GUMIHO_WINDOW };
 }
 
 /* ---- committed pairs ---- */
@@ -299,27 +298,6 @@ static size_t gumiho_rows(const struct draft_settings *s, size_t n_text)
 /* The two tokens of the serial passes, then those of the heads. */
 static double gumiho_prior(size_t i) { return calibrate_ranked(i, i / 16 < SERIAL ? 0.9 : 0.75); }
 
-/* Two passes of two layers, then five heads of two matrices at once. */
-static void gumiho_work(struct draft_work *w, const struct config *c, const struct config *small,
-                        const struct model_bytes *b, double keys)
-{
-    const double d = (double)c->hidden, byte = b->draft_weight, part = 1 / (double)w->passes;
-    (void)small;
-    w->pass = work_part(work_of_layers(c, SERIAL, byte, b->kv, keys), SERIAL * part);
-    work_add_weights(&w->pass, GUMIHO_HEADS * 3 * d * d + (double)c->vocab * d, byte, part);
-    w->rows = 8;
-    w->widths = SERIAL + GUMIHO_HEADS;
-    for (size_t i = 0; i < w->widths; i++)
-        w->width[i] = 9;
-}
-
-static const struct drafter_forecast forecast = {
-    .tokens = 4.46, .passes = SERIAL + GUMIHO_HEADS, .where = "Gumiho, Llama-3-8B",
-    .tree = { .drafters = 1u << DRAFTER_GUMIHO, .draft_passes = -1, .n_width = 7,
-              .width = { 9, 1, 1, 1, 1, 1, 1 } },
-    .fixed = true, .work = gumiho_work
-};
-
 static const struct drafter_passes passes = {
     .acceptance_max = 0.8, .most = PASSES, .rows = GUMIHO_BRANCHES * GUMIHO_HEADS, .per_depth = true,
     .by_depth = true, .prepare = gumiho_prepare, .reads = gumiho_reads, .choose = gumiho_choose,
@@ -329,7 +307,7 @@ static const struct drafter_passes passes = {
 const struct drafter_ops drafter_gumiho = {
     .id = DRAFTER_GUMIHO, .name = "gumiho", .turn = TURN_PASSES, .option = OPTION_FILE, .int8 = true,
     .every_layer = true, .whole_tree = true, .weights = &file_weights, .kind = &gumiho_kind,
-    .forecast = &forecast, .rows = gumiho_rows, .prior = gumiho_prior, .passes = &passes,
+    .rows = gumiho_rows, .prior = gumiho_prior, .passes = &passes,
     .state = sizeof(struct serial), .memory = gumiho_memory, .open = gumiho_begin, .reset = gumiho_reset,
     .cut = gumiho_cut, .reads_prompt = true, .observe = gumiho_observe,
     .snapshot = { .bytes = gumiho_state_bytes, .save = gumiho_save, .load = gumiho_load },

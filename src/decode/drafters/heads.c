@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "src/decode/draft.h"
-#include "src/decode/pass_work.h"
 #include "src/decode/weights.h"
 #include "src/model/heads.h"
 
@@ -177,31 +176,10 @@ static size_t heads_rows(const struct draft_settings *s, size_t n_text)
 
 static double heads_prior(size_t i) { return calibrate_ranked(i, 0.75); }
 
-/* TokenSwift: one pass over 4,096 keys, then three heads that share the LM head. */
-static void heads_work(struct draft_work *w, const struct config *c, const struct config *small,
-                       const struct model_bytes *b, double keys)
-{
-    enum { HEADS = 3, BUDGET = 4096 };
-    const double d = (double)c->hidden, part = 1 / (double)w->passes, budget = MIN(keys, (double)BUDGET);
-    (void)small;
-    w->pass = work_part(work_of_layers(c, (double)c->n_layers, b->draft_weight, b->kv, budget), part);
-    work_add_weights(&w->pass, HEADS * (d * d + (double)c->vocab * d), b->draft_weight, part);
-    w->rows = 1;
-    w->widths = 4, w->width[0] = 1, w->width[1] = 3, w->width[2] = 9, w->width[3] = 27;
-}
-
-static const struct drafter_forecast forecast = {
-    .name = "tokenswift", .tokens = 4.36, .passes = 4,
-    .where = "TokenSwift, LLaMA3.1-8B at 100,000 tokens: alpha 0.84",
-    .tree = { .drafters = 1u << DRAFTER_HEADS | 1u << DRAFTER_PARTIAL, .draft_passes = -1,
-              .n_width = 4, .width = { 1, 3, 3, 3 } },
-    .fixed = true, .work = heads_work
-};
-
 const struct drafter_ops drafter_heads = {
     .id = DRAFTER_HEADS, .name = "heads", .turn = TURN_MODEL, .option = OPTION_FILE, .tokenswift = true,
     .int8 = true, .every_layer = true, .whole_tree = true,
-    .weights = &weights, .forecast = &forecast, .rows = heads_rows, .prior = heads_prior,
+    .weights = &weights, .rows = heads_rows, .prior = heads_prior,
     .state = sizeof(struct heads_text), .plan = heads_plan, .open = heads_begin, .close = heads_end,
     .reset = heads_reset,
     .expand = heads_expand, .weights_read = heads_weights_read, .ahead = heads_ahead,

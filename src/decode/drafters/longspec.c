@@ -7,11 +7,11 @@
  * the chance that its calibration cell has shown, the planner says how many passes pay, and a node becomes a
  * row of the next pass where its children's gain is worth that row's time. A fixed --tree says how many
  * children each node gets. */
+#include <math.h>
 #include <string.h>
 
 #include "src/decode/draft.h"
 #include "src/decode/file_weights.h"
-#include "src/decode/pass_work.h"
 #include "src/model/longspec.h"
 
 enum {
@@ -61,16 +61,15 @@ static void longspec_cut(struct decoder *d)
 }
 
 /* The layer's matrices, the LM head, the keys of the model's last layer, and of its own cache the window. */
-static struct pass_bytes longspec_reads(const struct decoder *d, size_t i)
+static struct pass_cost longspec_reads(const struct decoder *d, size_t i)
 {
     const struct longspec *l = weights_of(d);
     const struct model *m = d->model;
     const double key = model_kv_bytes(m) / (double)m->config.n_layers;
     (void)i;
-    return (struct pass_bytes){ planner_bytes((double)l->file.plain_bytes, (double)l->file.weight_bytes) +
-                                    file_weights_head(d, &l->file) +
-                                    RECENT * key,
-                                key, SIZE_MAX };
+    return (struct pass_cost){ planner_bytes((double)l->file.plain_bytes, (double)l->file.weight_bytes) +
+                                   file_weights_head(d, &l->file) + RECENT * key,
+                               key, HUGE_VAL };
 }
 
 /* ---- the drafter's own cache ---- */
@@ -138,26 +137,6 @@ static size_t longspec_rows(const struct draft_settings *s, size_t n_text)
 
 static double longspec_prior(size_t i) { return calibrate_ranked(i, 0.9); }
 
-/* Cross-attention reads the last layer's cache; it projects q and o. */
-static void longspec_work(struct draft_work *w, const struct config *c, const struct config *small,
-                          const struct model_bytes *b, double keys)
-{
-    const double d = (double)c->hidden, q = (double)(c->n_heads * c->head_dim);
-    (void)small;
-    w->pass = work_of_layers(c, 1, b->draft_weight, b->kv, MIN(keys, (double)RECENT) + keys);
-    work_add_weights(&w->pass, 2 * d * q, b->draft_weight, 1);
-    w->widths = PASSES, w->width[0] = 4;
-    for (size_t i = 1; i < w->widths; i++)
-        w->width[i] = BEAM;
-}
-
-static const struct drafter_forecast forecast = {
-    .tokens = 3.25, .passes = PASSES, .where = "LongSpec, Llama-3-8B-262k, GovReport",
-    .tree = { .drafters = 1u << DRAFTER_LONGSPEC, .draft_passes = -1, .n_width = 5,
-              .width = { 4, 4, 1, 1, 1 } },
-    .work = longspec_work
-};
-
 static const struct drafter_passes passes = {
     .acceptance_max = 0.8, .most = PASSES, .rows = LONGSPEC_ROWS, .per_depth = true, .by_depth = true,
     .prepare = longspec_prepare, .reads = longspec_reads, .choose = longspec_choose, .forward = longspec_pass,
@@ -166,7 +145,6 @@ static const struct drafter_passes passes = {
 
 const struct drafter_ops drafter_longspec = {
     .id = DRAFTER_LONGSPEC, .name = "longspec", .turn = TURN_PASSES, .option = OPTION_FILE, .int8 = true,
-    .every_layer = true, .weights = &file_weights, .kind = &longspec_kind, .forecast = &forecast,
-    .rows = longspec_rows, .prior = longspec_prior, .passes = &passes, .state = sizeof(struct beam),
+    .every_layer = true, .weights = &file_weights, .kind = &longspec_kind, .rows = longspec_rows, .prior = longspec_prior, .passes = &passes, .state = sizeof(struct beam),
     .memory = longspec_memory, .reset = longspec_reset, .cut = longspec_cut,
 };

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "src/decode/draft.h"
-#include "src/decode/pass_work.h"
 #include "src/decode/drafters/small_model.h"
 #include "src/decode/weights.h"
 
@@ -71,12 +70,12 @@ static void small_cut(struct decoder *d)
         kv_truncate(&c->kv, c->sinks + to - c->first);
 }
 
-static struct pass_bytes small_reads(const struct decoder *d, size_t i)
+static struct pass_cost small_reads(const struct decoder *d, size_t i)
 {
     const struct model *m = &small_of(d)->own;
-    return (struct pass_bytes){ planner_bytes((double)m->weight_bytes,
-                                              (double)draft_model_of(small_of(d))->weight_bytes),
-                                model_draft_kv_bytes(m), d->cache[i].budget / 2 * 3 };
+    return (struct pass_cost){ planner_bytes((double)m->weight_bytes,
+                                             (double)draft_model_of(small_of(d))->weight_bytes),
+                               model_draft_kv_bytes(m), (double)(d->cache[i].budget / 2 * 3) };
 }
 
 /* ---- its cache ---- */
@@ -222,17 +221,6 @@ static size_t small_rows(const struct draft_settings *s, size_t n_text)
 
 static double small_prior(size_t i) { return calibrate_ranked(i, 0.9); }
 
-static void small_work(struct draft_work *w, const struct config *c, const struct config *small,
-                       const struct model_bytes *b, double keys)
-{
-    (void)c;
-    w->pass = work_of_layers(small, (double)small->n_layers, b->draft_weight, b->kv, keys);
-}
-
-static const struct drafter_forecast forecast = { .tokens = 2.647, .passes = 4,
-                                                  .where = "SPIRe, vanilla draft model at 512 tokens",
-                                                  .work = small_work };
-
 static const struct drafter_passes passes = {
     .acceptance_max = 0.9, .most = PASSES_MAX, .rows = SMALL_ROWS, .per_depth = true, .chain = true,
     .prepare = small_prepare, .reads = small_reads, .choose = small_choose, .forward = small_pass,
@@ -241,7 +229,7 @@ static const struct drafter_passes passes = {
 
 const struct drafter_ops drafter_model = {
     .id = DRAFTER_MODEL, .name = "model", .turn = TURN_PASSES, .option = OPTION_DIR, .weights = &weights,
-    .forecast = &forecast, .rows = small_rows, .prior = small_prior, .passes = &passes,
+    .rows = small_rows, .prior = small_prior, .passes = &passes,
     .state = sizeof(struct chain), .memory = small_memory, .open = small_begin, .reset = small_reset,
     .cut = small_cut,
 };

@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "src/decode/draft.h"
-#include "src/decode/pass_work.h"
 #include "src/decode/weights.h"
 #include "src/model/mtp.h"
 
@@ -82,7 +81,7 @@ static void forget(struct drafts *s, size_t next)
 static void mtp_reset(struct decoder *d) { forget(drafts_of(d), 0); }
 
 /* The layer with the experts of a row, and the LM head. */
-static struct pass_bytes mtp_reads(const struct decoder *d, size_t i)
+static struct pass_cost mtp_reads(const struct decoder *d, size_t i)
 {
     const struct mtp *t = weights_of(d);
     const struct drafts *s = drafts_of(d);
@@ -91,7 +90,8 @@ static struct pass_bytes mtp_reads(const struct decoder *d, size_t i)
                  plain = model_row_bytes(&t->draft.own) + part * (double)mat_bytes(head),
                  without = (1 - part) * (double)mat_bytes(&t->draft.int8.lm_head),
                  stored = t->draft.int8.mem ? model_row_bytes(&t->draft.int8) - without : plain;
-    return (struct pass_bytes){ planner_bytes(plain, stored), model_draft_kv_bytes(&t->draft.own), s->keys };
+    return (struct pass_cost){ planner_bytes(plain, stored), model_draft_kv_bytes(&t->draft.own),
+                               (double)s->keys };
 }
 
 /* ---- pairs of the text ---- */
@@ -287,24 +287,6 @@ static size_t mtp_rows(const struct draft_settings *s, size_t n_text)
 
 static double mtp_prior(size_t i) { return calibrate_ranked(i, 0.9); }
 
-/* A layer with attention, and the matrix before it. */
-static void mtp_work(struct draft_work *w, const struct config *c, const struct config *small,
-                     const struct model_bytes *b, double keys)
-{
-    struct config layer = *c;
-    (void)small;
-    layer.n_layers = 1;
-    layer.layer[0].mixer = MIXER_ATTENTION;
-    layer.layer[0].experts = c->n_experts > 0;
-    config_layers(&layer);
-    w->pass = work_of_layers(&layer, 1, b->draft_weight, b->kv, MIN(keys, (double)MTP_KEYS));
-    work_add_weights(&w->pass, 2 * (double)c->hidden * (double)c->hidden, b->draft_weight, 1);
-}
-
-static const struct drafter_forecast forecast = { .tokens = 2.89, .passes = 3,
-                                                  .where = "llama.cpp, Qwen3.6-27B, creative prompts",
-                                                  .work = mtp_work };
-
 static const struct drafter_passes passes = {
     .acceptance_max = 0.9, .most = MTP_PASSES, .rows = MTP_ROWS, .per_depth = true, .by_depth = true,
     .prepare = mtp_prepare, .reads = mtp_reads, .choose = mtp_choose, .forward = mtp_pass, .keep = mtp_keep,
@@ -312,7 +294,6 @@ static const struct drafter_passes passes = {
 };
 
 const struct drafter_ops drafter_mtp = {
-    .id = DRAFTER_MTP, .name = "mtp", .turn = TURN_PASSES, .weights = &weights, .forecast = &forecast,
-    .rows = mtp_rows, .prior = mtp_prior, .passes = &passes, .state = sizeof(struct drafts),
+    .id = DRAFTER_MTP, .name = "mtp", .turn = TURN_PASSES, .weights = &weights, .rows = mtp_rows, .prior = mtp_prior, .passes = &passes, .state = sizeof(struct drafts),
     .memory = mtp_memory, .open = mtp_begin, .reset = mtp_reset, .reads_prompt = true, .observe = mtp_observe,
 };

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "src/decode/draft.h"
-#include "src/decode/pass_work.h"
 
 static struct partial *cache_of(const struct decoder *d) { return d->own[DRAFTER_PARTIAL]; }
 
@@ -134,10 +133,10 @@ static int partial_begin(struct decoder *d, struct err *e)
 
 static void partial_end(struct decoder *d) { partial_close(cache_of(d)); }
 
-static struct pass_bytes partial_reads(const struct decoder *d, size_t i)
+static struct pass_cost partial_reads(const struct decoder *d, size_t i)
 {
-    return (struct pass_bytes){ planner_bytes(model_row_bytes(d->model), model_row_bytes(d->set.draft_model)),
-                                model_kv_bytes(d->model), d->cache[i].budget };
+    return (struct pass_cost){ planner_bytes(model_row_bytes(d->model), model_row_bytes(d->set.draft_model)),
+                               model_kv_bytes(d->model), (double)d->cache[i].budget };
 }
 
 /* A cache that selects asks for the importance of all rows. */
@@ -226,23 +225,6 @@ static size_t partial_rows(const struct draft_settings *s, size_t n_text)
 
 static double partial_prior(size_t i) { return calibrate_ranked(i, 1); }
 
-/* A pass of the model over one sink and an eighth of the keys. */
-static void partial_work(struct draft_work *w, const struct config *c, const struct config *small,
-                         const struct model_bytes *b, double keys)
-{
-    enum { WINDOW_PART = 8, SINK = 1 };
-    (void)small;
-    w->pass = work_of_layers(c, (double)c->n_layers, b->draft_weight, b->kv,
-                             SINK + floor(keys / WINDOW_PART));
-}
-
-static const struct drafter_forecast forecast = {
-    .tokens = 3.891, .passes = 4, .where = "SPIRe, MagicDec at 512 tokens",
-    .tree = { .drafters = 1u << DRAFTER_PARTIAL, .draft_passes = 4, .n_width = 1,
-              .width = { 1 } },
-    .work = partial_work
-};
-
 static const struct drafter_passes passes = {
     .acceptance_max = 0.9, .most = DRAFT_PASSES_MAX, .rows = BATCH_MAX, .chain = true, .ranks = true,
     .leaves_hidden = true, .prepare = partial_prepare, .reads = partial_reads, .choose = partial_choose,
@@ -252,7 +234,7 @@ static const struct drafter_passes passes = {
 /* No reset: partial_observe notices a cache that was cut. */
 const struct drafter_ops drafter_partial = {
     .id = DRAFTER_PARTIAL, .name = "partial", .turn = TURN_PASSES, .by_default = true, .tokenswift = true,
-    .int8 = true, .every_layer = true, .whole_tree = true, .forecast = &forecast, .rows = partial_rows,
+    .int8 = true, .every_layer = true, .whole_tree = true, .rows = partial_rows,
     .prior = partial_prior, .passes = &passes, .state = sizeof(struct partial), .plan = partial_plan,
     .open = partial_begin, .close = partial_end, .observe = partial_observe,
     .snapshot = { .bytes = saved_partial_bytes, .save = saved_partial_save, .load = saved_partial_load },

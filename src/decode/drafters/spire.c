@@ -11,7 +11,6 @@
 
 #include "src/decode/draft.h"
 #include "src/decode/file_weights.h"
-#include "src/decode/pass_work.h"
 #include "src/model/spire.h"
 
 struct ring {                        /* of one text */
@@ -81,13 +80,12 @@ static void spire_cut(struct decoder *d)
 }
 
 /* The blocks' matrices and the LM head. */
-static struct pass_bytes spire_reads(const struct decoder *d, size_t i)
+static struct pass_cost spire_reads(const struct decoder *d, size_t i)
 {
     const struct spire *s = weights_of(d);
     (void)i;
-    return (struct pass_bytes){ planner_bytes((double)s->file.plain_bytes, (double)s->file.weight_bytes) +
-                                    file_weights_head(d, &s->file),
-                                0, SIZE_MAX };
+    return (struct pass_cost){ planner_bytes((double)s->file.plain_bytes, (double)s->file.weight_bytes) +
+                                   file_weights_head(d, &s->file) };
 }
 
 /* ---- committed tokens ---- */
@@ -213,22 +211,6 @@ static size_t spire_rows(const struct draft_settings *s, size_t n_text)
 
 static double spire_prior(size_t i) { return calibrate_ranked(i, 0.9); }
 
-/* Memories are projected to keys and values once more. */
-static void spire_work(struct draft_work *w, const struct config *c, const struct config *small,
-                       const struct model_bytes *b, double keys)
-{
-    (void)small;
-    w->pass = work_of_layers(c, SPIRE_LAYERS, b->draft_weight, b->kv, MIN(keys, (double)SPIRE_SLOTS));
-    w->pass.flops += 2 * SPIRE_LAYERS * (double)c->hidden * work_layer_kv(c);
-}
-
-static const struct drafter_forecast forecast = {
-    .tokens = 3.401, .passes = SPIRE_DEPTH, .where = "SPIRe at 512 tokens",
-    .tree = { .drafters = 1u << DRAFTER_SPIRE, .draft_passes = -1, .n_width = 4,
-              .width = { 1, 1, 1, 1 } },
-    .work = spire_work
-};
-
 static const struct drafter_passes passes = {
     .acceptance_max = 0.8, .most = SPIRE_DEPTH, .rows = SPIRE_ROWS, .per_depth = true, .chain = true,
     .by_depth = true, .prepare = spire_prepare, .reads = spire_reads, .choose = spire_choose,
@@ -237,8 +219,7 @@ static const struct drafter_passes passes = {
 
 const struct drafter_ops drafter_spire = {
     .id = DRAFTER_SPIRE, .name = "spire", .turn = TURN_PASSES, .option = OPTION_FILE, .int8 = true,
-    .every_layer = true, .weights = &file_weights, .kind = &spire_kind, .forecast = &forecast,
-    .rows = spire_rows, .prior = spire_prior, .passes = &passes, .state = sizeof(struct ring),
+    .every_layer = true, .weights = &file_weights, .kind = &spire_kind, .rows = spire_rows, .prior = spire_prior, .passes = &passes, .state = sizeof(struct ring),
     .memory = spire_memory, .open = spire_begin, .reset = spire_reset, .cut = spire_cut, .reads_prompt = true,
     .observe = spire_observe,
     .snapshot = { .bytes = spire_state_bytes, .save = spire_save, .load = spire_load },

@@ -3,7 +3,6 @@
 #include "ngram/suffix.h"
 
 #include "src/decode/draft.h"
-#include "src/decode/pass_work.h"
 
 enum { MATCH_TOKENS = 16 };          /* that a match proposes */
 
@@ -62,12 +61,9 @@ static size_t suffix_rows(const struct draft_settings *s, size_t n_text)
 
 static double suffix_prior(size_t i) { return 0.1 + 0.1 * (double)(i / 8); }
 
-static const struct drafter_forecast forecast = { .passes = PASSES_MAX,
-                                                  .where = "none: it depends on the text" };
-
 const struct drafter_ops drafter_suffix = {
     .id = DRAFTER_SUFFIX, .name = "suffix", .turn = TURN_TEXT, .by_default = true, .tokenswift = true,
-    .forecast = &forecast, .rows = suffix_rows, .prior = suffix_prior,
+    .rows = suffix_rows, .prior = suffix_prior,
     .plan = suffix_plan, .open = suffix_begin, .close = suffix_end, .reset = suffix_empty,
     .expand = suffix_expand, .observe = suffix_observe,
 };
