@@ -24,7 +24,7 @@ static size_t oracle_rows(const struct draft_settings *s, size_t n_text)
     return s->added_rows;
 }
 
-static const struct drafter_ops oracle_ops = { .id = DRAFTER_ADDED, .name = "added", .tokenswift = true,
+static const struct drafter_ops oracle_ops = { .id = DRAFTER_ADDED, .name = "added",
                                                .rows = oracle_rows, .expand = oracle_expand };
 
 __attribute__((constructor)) static void add_oracle(void) { drafters[DRAFTER_ADDED] = &oracle_ops; }

@@ -89,7 +89,6 @@ struct drafter_ops {
     enum drafter_turn turn;
     enum drafter_option option;
     bool by_default;                 /* --drafter auto asks it for every model */
-    bool tokenswift;                 /* the published verifier checks it */
     bool int8;                       /* it uses the 8-bit copy of the model */
     bool every_layer;                /* it needs a cache of every layer: not for hybrids */
     /* with a fixed tree it proposes all widths of the tree, and its candidates are their product */

@@ -7,6 +7,11 @@
 const char verify_published_warning[] =
     "--verifier paper: not lossless, this is not the text that the model alone would write";
 
+/* The drafters whose candidates it checks: those of TokenSwift, other readers of the text, and that of
+ * tests. */
+static const unsigned CHECKED = 1u << DRAFTER_HEADS | 1u << DRAFTER_PARTIAL | 1u << DRAFTER_NGRAM |
+                                1u << DRAFTER_SUFFIX | 1u << DRAFTER_ADDED;
+
 int verify_published_check(const struct draft_settings *s, struct err *e)
 {
     if (!verify_published(s))
@@ -15,10 +20,10 @@ int verify_published_check(const struct draft_settings *s, struct err *e)
         return err_set(e, ERR_INPUT, "--verifier paper: there is nothing to verify with --drafter none");
     if (!s->n_width)
         return err_set(e, ERR_INPUT, "--verifier paper: needs a fixed --tree (or --preset tokenswift)");
-    for (const struct drafter_ops *o = NULL; (o = drafter_next(s->drafters, o));)
-        if (!o->tokenswift)
+    for (enum drafter d = 0; d < N_DRAFTERS; d++)
+        if ((s->drafters & ~CHECKED) >> d & 1)
             return err_set(e, ERR_INPUT, "--verifier paper: is TokenSwift's, and does not check %s",
-                           o->name);
+                           drafter_name(d));
     if (s->rows_max)
         return err_set(
             e, ERR_INPUT,

@@ -4,7 +4,9 @@
  * job, the field in the settings, the call in the decoder's accept(), and the coins of a candidate row in
  * the sampler. */
 #pragma once
-#include "src/decode/draft.h"
+#include "src/decode/draft_settings.h"
+#include "src/decode/tree.h"
+#include "src/sample/device_sampler.h"
 
 static inline bool verify_published(const struct draft_settings *s) { return s->verifier == VERIFY_PAPER; }
 
