@@ -124,13 +124,12 @@ void chain_dry(struct chain *c, const struct dry *dry)
     }
 }
 
-void chain_temperature(struct chain *c, double t)
+static bool temperature_on(const struct sampling *p) { return p->temperature != 1; }
+static void temperature(struct chain *c, const struct sampling *p)
 {
-    if (t == 1)
-        return;
     if (!c->ids)
         widen(c);                       /* distinct logits may become equal: apply the cut before that */
-    c->ops->temper(c->x, c->n, (float)t);
+    c->ops->temper(c->x, c->n, (float)p->temperature);
     c->known = false;
 }
 
@@ -338,7 +337,8 @@ static struct end end_of_difference(const struct chain *c, double d)
 
 /* Keeps logits >= the largest - n * standard deviation of all logits that are left. The sums run in eight
  * lanes of doubles in a fixed order. */
-void chain_top_n_sigma(struct chain *c, double n, size_t min_keep)
+static bool top_n_sigma_on(const struct sampling *p) { return p->top_n_sigma > 0; }
+static void top_n_sigma(struct chain *c, const struct sampling *p)
 {
     enum { LANES = 8 };
     double mean = 0, variance = 0, count = 0;
@@ -357,11 +357,13 @@ void chain_top_n_sigma(struct chain *c, double n, size_t min_keep)
             count += seen[i], *total += sum[i];
         *total /= count;
     }
-    keep(c, end_of_difference(c, -n * sqrt(variance)), min_keep);
+    keep(c, end_of_difference(c, -p->top_n_sigma * sqrt(variance)), p->min_keep);
 }
 
-void chain_top_k(struct chain *c, size_t k)
+static bool top_k_on(const struct sampling *p) { return p->top_k > 0; }
+static void top_k(struct chain *c, const struct sampling *p)
 {
+    const size_t k = MAX((size_t)p->top_k, p->min_keep);
     if (k < c->n && find_top(c))
         keep(c, end_of_first(c, k), 1);
 }
@@ -398,20 +400,23 @@ static bool keep_near_top(struct chain *c, double p, size_t min_keep)
     return true;
 }
 
-void chain_top_p(struct chain *c, double p, size_t min_keep)
+static bool top_p_on(const struct sampling *p) { return p->top_p < 1; }
+static void top_p(struct chain *c, const struct sampling *p)
 {
-    if (find_top(c) && !keep_near_top(c, p, min_keep))
-        keep(c, end_at(c, part_of(tally(c, true), p), true), min_keep);
+    if (find_top(c) && !keep_near_top(c, p->top_p, p->min_keep))
+        keep(c, end_at(c, part_of(tally(c, true), p->top_p), true), p->min_keep);
 }
 
-void chain_min_p(struct chain *c, double p, size_t min_keep)
+static bool min_p_on(const struct sampling *p) { return p->min_p > 0; }
+static void min_p(struct chain *c, const struct sampling *p)
 {
     if (find_top(c))
-        keep(c, end_of_difference(c, log_own(p)), min_keep);
+        keep(c, end_of_difference(c, log_own(p->min_p)), p->min_keep);
 }
 
 /* Keeps probability = weight / sum >= min(eps, sqrt(eps) exp(-entropy)), compared as logarithms. */
-void chain_eta(struct chain *c, double eps, size_t min_keep)
+static bool eta_on(const struct sampling *p) { return p->eta > 0; }
+static void eta(struct chain *c, const struct sampling *p)
 {
     uint64_t sum[2] = {0};
     if (!find_top(c))
@@ -419,8 +424,8 @@ void chain_eta(struct chain *c, double eps, size_t min_keep)
     c->ops->moments(sum, c->x, c->n, c->top, c->cut);
     double log_sum = log_own((double)sum[0] / WEIGHT_ONE),
            entropy = log_sum + (double)sum[1] / (double)sum[0];
-    double log_eps = log_own(eps), least = MIN(log_eps, 0.5 * log_eps - entropy) + log_sum;
-    keep(c, end_of_difference(c, MIN(least, 0)), min_keep);
+    double log_eps = log_own(p->eta), least = MIN(log_eps, 0.5 * log_eps - entropy) + log_sum;
+    keep(c, end_of_difference(c, MIN(least, 0)), p->min_keep);
 }
 
 /* Finds the end among all candidates, by their values. target is at most their number, or the sum of their
@@ -434,7 +439,8 @@ static struct end end_of_values(struct chain *c, uint64_t target, bool weighted)
 /* A token's surprise -log p differs from the entropy, the mean surprise, as its logit differs from the mean
  * logit, weighted by probability. Keeps the fewest tokens nearest to that centre whose probabilities sum up
  * to p or more, lowest id first on ties. */
-void chain_typical(struct chain *c, double p, size_t min_keep)
+static bool typical_on(const struct sampling *p) { return p->typical < 1; }
+static void typical(struct chain *c, const struct sampling *p)
 {
     uint64_t sum[2] = {0};
     float least = FLT_MAX;
@@ -442,10 +448,10 @@ void chain_typical(struct chain *c, double p, size_t min_keep)
         return;
     c->ops->moments(sum, c->x, c->n, c->top, c->cut);
     const uint64_t all = tally(c, true), left = tally(c, false);
-    const double want = ceil(p * (double)all);
+    const double want = ceil(p->typical * (double)all);
     c->centre = (float)(c->top - (double)sum[1] / (double)sum[0]);
     struct end end = end_of_values(c, MIN(MAX((uint64_t)want, 1), all), true),
-               other = end_of_values(c, MIN(min_keep, left), false);
+               other = end_of_values(c, MIN(p->min_keep, left), false);
     if (other.x < end.x || (other.x == end.x && other.i > end.i))
         end = other;
     for (uint32_t i = 0; i < c->n; i++) {
@@ -463,19 +469,20 @@ void chain_typical(struct chain *c, double p, size_t min_keep)
 /* With the probability, which a coin of the position decides, removes every token of a probability >= the
  * threshold but the least probable of these tokens. Does nothing if fewer than min_keep tokens would be
  * left. */
-void chain_xtc(struct chain *c, double probability, double threshold, size_t min_keep)
+static bool xtc_on(const struct sampling *p) { return p->xtc_probability > 0; }
+static void xtc(struct chain *c, const struct sampling *p)
 {
     uint64_t sum[2] = {0};
     const uint64_t word = coin_word(c->key.seed, c->key.sample, c->key.position, COIN_ID_XTC);
-    if ((double)(word >> 11) * 0x1p-53 >= probability || !find_top(c))
+    if ((double)(word >> 11) * 0x1p-53 >= p->xtc_probability || !find_top(c))
         return;
     c->ops->moments(sum, c->x, c->n, c->top, c->cut);
-    const double least = log_own(threshold) + log_own((double)sum[0] / WEIGHT_ONE);
+    const double least = log_own(p->xtc_threshold) + log_own((double)sum[0] / WEIGHT_ONE);
     if (least > 0)
         return;
     const float limit = MAX(end_of_difference(c, least).x, c->cut);
     const size_t n = c->ops->between(c->at, c->n, c->x, c->n, limit, FLT_MAX);
-    if (tally(c, false) < min_keep + n - 1)
+    if (tally(c, false) < p->min_keep + n - 1)
         return;
     uint32_t last = c->at[0];
     for (size_t i = 1; i < n; i++)
@@ -484,37 +491,6 @@ void chain_xtc(struct chain *c, double probability, double threshold, size_t min
         if (c->at[i] != last)
             c->x[c->at[i]] = -INFINITY;
     c->known = false;
-}
-
-static bool top_n_sigma_on(const struct sampling *p) { return p->top_n_sigma > 0; }
-static bool temperature_on(const struct sampling *p) { return p->temperature != 1; }
-static bool typical_on(const struct sampling *p) { return p->typical < 1; }
-static bool xtc_on(const struct sampling *p) { return p->xtc_probability > 0; }
-static bool top_k_on(const struct sampling *p) { return p->top_k > 0; }
-static bool top_p_on(const struct sampling *p) { return p->top_p < 1; }
-static bool min_p_on(const struct sampling *p) { return p->min_p > 0; }
-static bool eta_on(const struct sampling *p) { return p->eta > 0; }
-
-static void top_n_sigma(struct chain *c, const struct sampling *p)
-{
-    chain_top_n_sigma(c, p->top_n_sigma, p->min_keep);
-}
-static void temperature(struct chain *c, const struct sampling *p) { chain_temperature(c, p->temperature); }
-static void top_k(struct chain *c, const struct sampling *p)
-{
-    chain_top_k(c, MAX((size_t)p->top_k, p->min_keep));
-}
-static void typical(struct chain *c, const struct sampling *p)
-{
-    chain_typical(c, p->typical, p->min_keep);
-}
-static void top_p(struct chain *c, const struct sampling *p) { chain_top_p(c, p->top_p, p->min_keep); }
-static void min_p(struct chain *c, const struct sampling *p) { chain_min_p(c, p->min_p, p->min_keep); }
-static void eta(struct chain *c, const struct sampling *p) { chain_eta(c, p->eta, p->min_keep); }
-
-static void xtc(struct chain *c, const struct sampling *p)
-{
-    chain_xtc(c, p->xtc_probability, p->xtc_threshold, p->min_keep);
 }
 
 const struct chain_step chain_steps[] = {

@@ -39,7 +39,6 @@ void chain_start(struct chain *c, float *logits, const struct coin_key *key);
 void chain_bias(struct chain *c, const struct sampling *p, size_t n_banned);
 void chain_penalties(struct chain *c, const struct sampling *p, const struct token_counts *counts);
 void chain_dry(struct chain *c, const struct dry *dry);
-void chain_temperature(struct chain *c, double t);
 
 /* A step that temperature 0 skips: whether the settings use it, and what it does then. */
 struct chain_step {
@@ -50,14 +49,6 @@ struct chain_step {
 };
 /* In the order in which they run; ends with a step without a name. */
 extern const struct chain_step chain_steps[];
-/* Each filter alone. */
-void chain_top_n_sigma(struct chain *c, double n, size_t min_keep);
-void chain_top_k(struct chain *c, size_t k);
-void chain_top_p(struct chain *c, double p, size_t min_keep);
-void chain_min_p(struct chain *c, double p, size_t min_keep);
-void chain_eta(struct chain *c, double eps, size_t min_keep);
-void chain_typical(struct chain *c, double p, size_t min_keep);
-void chain_xtc(struct chain *c, double probability, double threshold, size_t min_keep);
 
 /* The best candidate, lowest id on ties; -1 if none is left. */
 int32_t chain_best(struct chain *c);

@@ -290,6 +290,14 @@ static int by_id(const void *a, const void *b)
            (((const struct cand *)a)->id < ((const struct cand *)b)->id);
 }
 
+static void step_alone(struct chain *c, const char *name, struct sampling p)
+{
+    const struct chain_step *step = chain_steps;
+    while (strcmp(step->name, name) != 0)
+        step++;
+    step->apply(c, &p);
+}
+
 /* Whether the remaining candidates of c are those of want[0..n), id by id. */
 static bool same_candidates(const struct chain *c, struct cand *want, size_t n)
 {
@@ -334,7 +342,7 @@ static void top_p_is_exact_to_one_unit(void)
         }
         chain_open(&c, V, i % 2 ? fastest() : ops_all[0], NULL, memory);
         chain_start(&c, logits, &key);
-        chain_top_p(&c, p, 1);
+        step_alone(&c, "top-p", (struct sampling){ .top_p = p, .min_keep = 1 });
         CHECK(same_candidates(&c, all, m), "case %d: p %.17g, want %zu", i, p, m);
         cuts += m == last + 1 || m == last + 2;
     }
@@ -370,34 +378,30 @@ static void filters_keep_what_the_reference_keeps(void)
             double p = below(2) ? unit() : PICK(1e-9, 0.25, 0.5, 0.75, 0.9, 0.99, 0.9999999);
             p = p > 0 ? p : 0.5;
             qsort(all, n, sizeof *all, cand_order);
-            bool prefix = true;
+            struct sampling set = { .min_keep = least };
+            const char *name;
             switch (below(8)) {
-            case 0: m = MIN(n, k); least = 1; chain_top_k(&c, k); break;
-            case 1: m = ref_top_p(all, n, p, &unsure); chain_top_p(&c, p, least); break;
-            case 2: p *= p * p; m = ref_min_p(all, n, p, &unsure); chain_min_p(&c, p, least); break;
-            case 3: p *= p * p; m = ref_eta(all, n, p, &unsure); chain_eta(&c, p, least); break;
+            case 0: m = MIN(n, k); set.min_keep = least = 1; set.top_k = (long)k; name = "top-k"; break;
+            case 1: m = ref_top_p(all, n, p, &unsure); set.top_p = p; name = "top-p"; break;
+            case 2: set.min_p = p *= p * p; m = ref_min_p(all, n, p, &unsure); name = "min-p"; break;
+            case 3: set.eta = p *= p * p; m = ref_eta(all, n, p, &unsure); name = "eta"; break;
             case 4:
-                p *= 4;
+                set.top_n_sigma = p *= 4, name = "top-n-sigma";
                 m = ref_top_n_sigma(all, n, p, &unsure);
-                chain_top_n_sigma(&c, p, least);
                 break;
-            case 5:
-                prefix = false;
-                m = ref_typical(all, n, p, least, &unsure);
-                chain_typical(&c, p, least);
-                break;
+            case 5: set.typical = p; m = ref_typical(all, n, p, least, &unsure); name = "typical"; break;
             case 6:
-                prefix = false;
-                p *= p * p;
+                set.xtc_probability = 1, set.xtc_threshold = p *= p * p, name = "xtc-probability";
                 m = ref_xtc(all, n, p, least, &unsure);
-                chain_xtc(&c, 1, p, least);
                 break;
             default:
-                chain_temperature(&c, 0.5 + p);
+                set.temperature = 0.5 + p, name = "temperature";
                 for (size_t j = 0; j < n; j++)
                     all[j].x = ref_limited(all[j].x, all[j].x / (float)(0.5 + p));
                 break;
             }
+            step_alone(&c, name, set);
+            const bool prefix = *name != 'x' && strcmp(name, "typical") != 0;
             CHECK(m != SIZE_MAX, "the reference is at one with itself");
             m = prefix ? MIN(n, MAX(m, least)) : m;
             cuts += m < n;
@@ -432,7 +436,7 @@ static void thresholds_are_exact_to_one_float(void)
             struct chain c;
             chain_open(&c, N, ops_all[0], NULL, memory);
             chain_start(&c, x, &(struct coin_key){0});
-            chain_min_p(&c, i / 41.0, 1);
+            step_alone(&c, "min-p", (struct sampling){ .min_p = i / 41.0, .min_keep = 1 });
             for (size_t j = 0; j < c.n; j++)
                 got += c.x[j] >= c.cut;
             CHECK(got == want && want > 20 && want < 45, "top %g, p %d/41: %zu, want %zu", (double)tops[t], i,
@@ -452,7 +456,7 @@ static void a_limit_of_0_is_found_at_once(void)
     const clock_t start = clock();
     chain_open(&c, N, ops_all[0], NULL, memory);
     chain_start(&c, x, &(struct coin_key){0});
-    chain_top_n_sigma(&c, 1, 1);
+    step_alone(&c, "top-n-sigma", (struct sampling){ .top_n_sigma = 1, .min_keep = 1 });
     CHECK(clock() - start < CLOCKS_PER_SEC / 4 * (clock_t)SLOWER);
     for (size_t j = 0; j < c.n; j++)
         left += c.x[j] >= c.cut;
