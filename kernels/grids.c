@@ -1,3 +1,4 @@
+/* Expands the grids of IQ types from their tables (grids.h), once. */
 #include "kernels/grids.h"
 #include "kernels/grid_tables.h"
 

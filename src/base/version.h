@@ -1,2 +1,3 @@
+/* The version of a release. */
 #pragma once
 #define LONGHAND_VERSION "0.1.0"

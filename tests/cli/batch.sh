@@ -2,7 +2,7 @@
 # Batches: the input and output files of the OpenAI Batch API, bad lines, names, interruptions, exports.
 . tests/cli/lib.inc
 L="$LONGHAND"
-B=tests/batch_files.py
+B=tests/cli/batch_files.py
 python3 $B good 200 >"$TMP/in.jsonl" || { fail batch_files "python3 cannot make the files"; exit 1; }
 normal() { python3 $B normal "$1"; }
 

@@ -73,7 +73,7 @@ result device_verifies_its_text $? "$(cat "$TMP/out" "$TMP/err")"
 check device_cpu_cannot_verify_it 2 "made with numerics .* here it is cpu-1-int16" verify 1 --device cpu
 
 # Snapshots of the device's cache: a killed job ends with the same bytes; a damaged snapshot is not used.
-# (test_snapshot tests snapshots of other arithmetic.)
+# (test_decoder_image tests snapshots of other arithmetic.)
 shown() { "$L" show "$1" | grep -c "$2"; }
 # The prompt fills a block of the cache, so the snapshot is made before the first token.
 head -c 240 build/data/models/short.txt >"$TMP/prompt"

@@ -170,8 +170,8 @@ check file_without_a_template 2 "the model has no chat template" \
     run --prompt x --tokens 1 --chat -m "$TMP/bf16.gguf"
 
 # Drafts change nothing, in chains and in trees, and neither does a kill. Q4_K_M has products of two types.
-python3 tests/q4_k_m.py "$TMP/q4_k_m.gguf"
-for w in small nvfp4 joined; do python3 tests/q4_k_m.py "$TMP/$w.gguf" $w; done
+python3 tests/cli/q4_k_m.py "$TMP/q4_k_m.gguf"
+for w in small nvfp4 joined; do python3 tests/cli/q4_k_m.py "$TMP/$w.gguf" $w; done
 export LONGHAND_DB=$TMP/k.db
 for w in q4_k_m small nvfp4 q8_0; do
     long() { "$LONGHAND" run -m "$TMP/$w.gguf" --prompt "The ship" -n 700 --seed 3 --ignore-eos -q "$@"; }

@@ -4,7 +4,7 @@
 . tests/cli/lib.inc
 B=$(dirname "$LONGHAND")
 T="test_device test_device_every test_device_rows test_device_sample test_device_r1 test_device_shapes \
-test_forward test_graphs test_snapshot test_train_gpu"
+test_device_models test_graphs test_decoder_image test_train_gpu"
 for t in longhand longhand-test labbench $T; do
     [ -x "$B/$t" ] || { skip gpu_check "the test programs are not built"; exit $failed; }
 done

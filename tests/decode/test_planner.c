@@ -317,7 +317,7 @@ static double best_fixed(const struct machine *m, const struct text *t, size_t l
 /* ---- forty machines ---- */
 
 static const struct { struct machine m; struct text t; size_t length, n_caches; } forty[] = {
-#include "tests/planner_machines.h"
+#include "tests/decode/planner_machines.h"
 };
 
 static void forty_machines(void)

@@ -1,6 +1,6 @@
 /* Replays the corpora of the fuzzers, so an input that once failed stays harmless. Each fuzz target is
  * compiled in under a name of its own. */
-#include "tests/corpus.h"
+#include "tests/fuzz/corpus.h"
 
 #define LLVMFuzzerTestOneInput fuzz_safetensors
 #include "tests/fuzz/fuzz_safetensors.c"

@@ -1,6 +1,6 @@
 /* Replays the corpora of the fuzz targets that read jobs: snapshots, batch lines and stored parameters. See
  * tests/fuzz/test_fuzz_corpus.c for the other targets. */
-#include "tests/corpus.h"
+#include "tests/fuzz/corpus.h"
 
 #define LLVMFuzzerTestOneInput fuzz_snapshot
 #include "tests/fuzz/fuzz_snapshot.c"

@@ -1,7 +1,7 @@
 /* Attention: every twin equals plain C bit for bit. A row is a row, with any other rows and any split of the
  * work. A tree equals the chains of its nodes. Junk in invisible slots has no effect.
  * test_op_attn_reference.c shows that plain C is right. */
-#include "tests/attn_problem.h"
+#include "tests/kernels/attn_problem.h"
 
 static const size_t groups[] = { 1, 2, 4, 7, 8 };
 

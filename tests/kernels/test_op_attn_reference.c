@@ -8,7 +8,7 @@
  * (d_num + |out| d_den) / den. In int16, q, K and V have the values of their whole numbers; a score moves by
  * four roundings, and a weight also by half a unit of its block. int8 and int4 are as int16, and the output
  * is rotated: its bound is the sum of the bounds of the elements that it is a sum of. */
-#include "tests/attn_problem.h"
+#include "tests/kernels/attn_problem.h"
 
 /* The largest error of row r, query head j of KV head h, as a share of its bound; infinite when an output
  * exceeds the bound. */

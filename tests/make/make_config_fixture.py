@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes how transformers understands config.json files, for tests/model/test_config.c.
 
-    make_config_fixture.py [CASES [SEED]] > tests/config_fixture.txt
+    make_config_fixture.py [CASES [SEED]] > tests/data/config_fixture.txt
 
 Each line has four fields, separated by tabs: a config.json; the shape and flags as transformers (5.x) reads
 them; the factor on cos and sin and the inverse frequencies as float32 bits in hex; the powers of rope_theta

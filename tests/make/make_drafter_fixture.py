@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Make tests/data/drafter_fixture.txt: losses and gradients of trained drafters from PyTorch, in double
-precision, for tests/train/test_train_spire.c and tests/train/test_train_gumiho.c.
+precision, for tests/lab/train/test_train_spire.c and tests/lab/train/test_train_gumiho.c.
 
     python3 tests/make/make_drafter_fixture.py          needs torch
 

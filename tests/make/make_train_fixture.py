@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Make tests/data/train_fixture.txt: drafting heads that PyTorch trains in double precision, for
-tests/train/test_train.c.
+tests/lab/train/test_train.c.
 
     python3 tests/make/make_train_fixture.py          needs torch
 

@@ -7,7 +7,7 @@
 #include "src/model/encode.h"
 #include "src/model/model_files.h"
 #include "src/text/tokenizer.h"
-#include "tests/gguf_rig.h"
+#include "tests/model/gguf_rig.h"
 #include "tests/test.h"
 
 static bool one_line(const struct err *e)

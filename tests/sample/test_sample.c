@@ -1,7 +1,7 @@
-/* The sampler compared with tests/sample_reference.h, its tables with histories, its frequencies with
+/* The sampler compared with tests/sample/sample_reference.h, its tables with histories, its frequencies with
  * softmax. */
 #include "src/sample/chain.h"
-#include "tests/sample_reference.h"
+#include "tests/sample/sample_reference.h"
 #include "tests/test.h"
 #include <time.h>
 

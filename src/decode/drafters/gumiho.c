@@ -307,8 +307,8 @@ static const struct drafter_passes passes = {
 const struct drafter_ops drafter_gumiho = {
     .id = DRAFTER_GUMIHO, .name = "gumiho", .turn = TURN_PASSES, .option = OPTION_FILE, .int8 = true,
     .every_layer = true, .whole_tree = true, .weights = &file_weights, .kind = &gumiho_kind,
-    .rows = gumiho_rows, .prior = gumiho_prior, .passes = &passes,
-    .state = sizeof(struct serial), .memory = gumiho_memory, .open = gumiho_begin, .reset = gumiho_reset,
-    .cut = gumiho_cut, .reads_prompt = true, .observe = gumiho_observe,
+    .rows = gumiho_rows, .prior = gumiho_prior, .passes = &passes, .state = sizeof(struct serial),
+    .memory = gumiho_memory, .open = gumiho_begin, .reset = gumiho_reset, .cut = gumiho_cut,
+    .reads_prompt = true, .observe = gumiho_observe,
     .snapshot = { .bytes = gumiho_state_bytes, .save = gumiho_save, .load = gumiho_load },
 };

@@ -177,11 +177,9 @@ static size_t heads_rows(const struct draft_settings *s, size_t n_text)
 static double heads_prior(size_t i) { return calibrate_ranked(i, 0.75); }
 
 const struct drafter_ops drafter_heads = {
-    .id = DRAFTER_HEADS, .name = "heads", .turn = TURN_MODEL, .option = OPTION_FILE,
-    .int8 = true, .every_layer = true, .whole_tree = true,
-    .weights = &weights, .rows = heads_rows, .prior = heads_prior,
+    .id = DRAFTER_HEADS, .name = "heads", .turn = TURN_MODEL, .option = OPTION_FILE, .int8 = true,
+    .every_layer = true, .whole_tree = true, .weights = &weights, .rows = heads_rows, .prior = heads_prior,
     .state = sizeof(struct heads_text), .plan = heads_plan, .open = heads_begin, .close = heads_end,
-    .reset = heads_reset,
-    .expand = heads_expand, .weights_read = heads_weights_read, .ahead = heads_ahead,
+    .reset = heads_reset, .expand = heads_expand, .weights_read = heads_weights_read, .ahead = heads_ahead,
     .observe = heads_observe,
 };

@@ -145,6 +145,7 @@ static const struct drafter_passes passes = {
 
 const struct drafter_ops drafter_longspec = {
     .id = DRAFTER_LONGSPEC, .name = "longspec", .turn = TURN_PASSES, .option = OPTION_FILE, .int8 = true,
-    .every_layer = true, .weights = &file_weights, .kind = &longspec_kind, .rows = longspec_rows, .prior = longspec_prior, .passes = &passes, .state = sizeof(struct beam),
-    .memory = longspec_memory, .reset = longspec_reset, .cut = longspec_cut,
+    .every_layer = true, .weights = &file_weights, .kind = &longspec_kind, .rows = longspec_rows,
+    .prior = longspec_prior, .passes = &passes, .state = sizeof(struct beam), .memory = longspec_memory,
+    .reset = longspec_reset, .cut = longspec_cut,
 };

@@ -229,7 +229,6 @@ static const struct drafter_passes passes = {
 
 const struct drafter_ops drafter_model = {
     .id = DRAFTER_MODEL, .name = "model", .turn = TURN_PASSES, .option = OPTION_DIR, .weights = &weights,
-    .rows = small_rows, .prior = small_prior, .passes = &passes,
-    .state = sizeof(struct chain), .memory = small_memory, .open = small_begin, .reset = small_reset,
-    .cut = small_cut,
+    .rows = small_rows, .prior = small_prior, .passes = &passes, .state = sizeof(struct chain),
+    .memory = small_memory, .open = small_begin, .reset = small_reset, .cut = small_cut,
 };

@@ -294,6 +294,7 @@ static const struct drafter_passes passes = {
 };
 
 const struct drafter_ops drafter_mtp = {
-    .id = DRAFTER_MTP, .name = "mtp", .turn = TURN_PASSES, .weights = &weights, .rows = mtp_rows, .prior = mtp_prior, .passes = &passes, .state = sizeof(struct drafts),
-    .memory = mtp_memory, .open = mtp_begin, .reset = mtp_reset, .reads_prompt = true, .observe = mtp_observe,
+    .id = DRAFTER_MTP, .name = "mtp", .turn = TURN_PASSES, .weights = &weights, .rows = mtp_rows,
+    .prior = mtp_prior, .passes = &passes, .state = sizeof(struct drafts), .memory = mtp_memory,
+    .open = mtp_begin, .reset = mtp_reset, .reads_prompt = true, .observe = mtp_observe,
 };

@@ -111,9 +111,7 @@ static size_t ngram_rows(const struct draft_settings *s, size_t n_text)
 static double ngram_prior(size_t i) { return i / NGRAM_CELLS ? 0.5 : 0.05; }
 
 const struct drafter_ops drafter_ngram = {
-    .id = DRAFTER_NGRAM, .name = "ngram", .turn = TURN_LAST, .by_default = true,
-    .rows = ngram_rows, .prior = ngram_prior,
-    .plan = ngram_plan, .open = ngram_begin, .close = ngram_end, .reset = ngram_empty,
-    .cut = ngram_cut,
-    .expand = ngram_expand, .observe = ngram_observe,
+    .id = DRAFTER_NGRAM, .name = "ngram", .turn = TURN_LAST, .by_default = true, .rows = ngram_rows,
+    .prior = ngram_prior, .plan = ngram_plan, .open = ngram_begin, .close = ngram_end, .reset = ngram_empty,
+    .cut = ngram_cut, .expand = ngram_expand, .observe = ngram_observe,
 };

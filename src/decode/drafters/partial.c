@@ -233,9 +233,9 @@ static const struct drafter_passes passes = {
 
 /* No reset: partial_observe notices a cache that was cut. */
 const struct drafter_ops drafter_partial = {
-    .id = DRAFTER_PARTIAL, .name = "partial", .turn = TURN_PASSES, .by_default = true,
-    .int8 = true, .every_layer = true, .whole_tree = true, .rows = partial_rows,
-    .prior = partial_prior, .passes = &passes, .state = sizeof(struct partial), .plan = partial_plan,
-    .open = partial_begin, .close = partial_end, .observe = partial_observe,
+    .id = DRAFTER_PARTIAL, .name = "partial", .turn = TURN_PASSES, .by_default = true, .int8 = true,
+    .every_layer = true, .whole_tree = true, .rows = partial_rows, .prior = partial_prior, .passes = &passes,
+    .state = sizeof(struct partial), .plan = partial_plan, .open = partial_begin, .close = partial_end,
+    .observe = partial_observe,
     .snapshot = { .bytes = saved_partial_bytes, .save = saved_partial_save, .load = saved_partial_load },
 };

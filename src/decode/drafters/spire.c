@@ -219,8 +219,9 @@ static const struct drafter_passes passes = {
 
 const struct drafter_ops drafter_spire = {
     .id = DRAFTER_SPIRE, .name = "spire", .turn = TURN_PASSES, .option = OPTION_FILE, .int8 = true,
-    .every_layer = true, .weights = &file_weights, .kind = &spire_kind, .rows = spire_rows, .prior = spire_prior, .passes = &passes, .state = sizeof(struct ring),
-    .memory = spire_memory, .open = spire_begin, .reset = spire_reset, .cut = spire_cut, .reads_prompt = true,
+    .every_layer = true, .weights = &file_weights, .kind = &spire_kind, .rows = spire_rows,
+    .prior = spire_prior, .passes = &passes, .state = sizeof(struct ring), .memory = spire_memory,
+    .open = spire_begin, .reset = spire_reset, .cut = spire_cut, .reads_prompt = true,
     .observe = spire_observe,
     .snapshot = { .bytes = spire_state_bytes, .save = spire_save, .load = spire_load },
 };

@@ -62,8 +62,7 @@ static size_t suffix_rows(const struct draft_settings *s, size_t n_text)
 static double suffix_prior(size_t i) { return 0.1 + 0.1 * (double)(i / 8); }
 
 const struct drafter_ops drafter_suffix = {
-    .id = DRAFTER_SUFFIX, .name = "suffix", .turn = TURN_TEXT, .by_default = true,
-    .rows = suffix_rows, .prior = suffix_prior,
-    .plan = suffix_plan, .open = suffix_begin, .close = suffix_end, .reset = suffix_empty,
-    .expand = suffix_expand, .observe = suffix_observe,
+    .id = DRAFTER_SUFFIX, .name = "suffix", .turn = TURN_TEXT, .by_default = true, .rows = suffix_rows,
+    .prior = suffix_prior, .plan = suffix_plan, .open = suffix_begin, .close = suffix_end,
+    .reset = suffix_empty, .expand = suffix_expand, .observe = suffix_observe,
 };

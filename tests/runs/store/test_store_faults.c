@@ -4,7 +4,7 @@
  * cuts. */
 #include "runs/work/checkpoint.h"
 #include "tests/store_check.h"
-#include "tests/faulty_vfs.h"
+#include "tests/runs/store/faulty_vfs.h"
 #include "tests/store_rig.h"
 
 static bool long_run;

@@ -7,7 +7,7 @@
  *         truncated write-ahead log: the_store_survives_a_truncated_wal
  *     X2  snapshots of the KV cache with a wrong magic, version, model (its fingerprint covers config,
  *         tokenizer and weights), arithmetic, type of the rows, length, with a wrong bit in every page, torn:
- *             damaged_snapshots_are_not_used; every bit without the program: tests/kvmgr/test_snapshot.c
+ *             damaged_snapshots_are_not_used; every bit, without the program: test_decoder_image.c
  *         missing snapshot, a pipe, no folder, another job's snapshot: tests/cli/snapshot.sh
  *     X3  token beyond the vocabulary, gap, repeated position, progress beyond the limit:
  *             damaged_jobs_fail_alone; checksums and the chain alone: tests/runs/store/test_chunk.c

@@ -1,3 +1,4 @@
+/* Simulated machines and texts at which the planner was once wrong: rows of the table in test_planner.c. */
     { { 1e+07, 1536, 2e+10, 1e-05, 0, 0.3, 0.03, 0, 0.25, 0, 0, 0, 0, 1 },
       { 0.9, 0.4, 0, 0, 0, 0 }, 90000, 1 },
     { { 1e+09, 12288, 2e+10, 0.02, 0, 0.5, 0.05, 0, 0.25, 4, 0.0252, 0, 0, 1 },

@@ -5,7 +5,7 @@ embedding Q4_K. With "small" every matrix of the layers has another type of few 
 With "nvfp4" layers have matrices of NVFP4 with scales, and four experts, of which a token takes two; with
 "joined" they are dense, have heads of 24, and q, k and v are one tensor.
 
-    tests/q4_k_m.py FILE.gguf [small | nvfp4 | joined]
+    tests/cli/q4_k_m.py FILE.gguf [small | nvfp4 | joined]
 """
 import math
 import random

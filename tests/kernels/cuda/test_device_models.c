@@ -434,7 +434,7 @@ int main(void)
     struct device *d;
     char why[256];
     if (test_device_open(&d, why, sizeof why)) {
-        printf("skip test_forward (%s)\n", why);
+        printf("skip test_device_models (%s)\n", why);
         return 0;
     }
     d->close(d);
