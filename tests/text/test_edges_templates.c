@@ -75,7 +75,7 @@ static V large(int kind, bool other)
         v = jj_list(&run, kind == 8 ? JJ_LIST : JJ_TUPLE);
         for (int i = 0; i < COUNT; i++) {
             snprintf(name, sizeof name, "%07d", i * 7919 % COUNT);
-            jj_append(&run, v, kind == 8 ? jj_int(i * 7919 % COUNT) : repeated(name, 8, ""));
+            jj_append(&run, v.list, kind == 8 ? jj_int(i * 7919 % COUNT) : repeated(name, 8, ""));
         }
         return v;
     case 10:
@@ -89,7 +89,7 @@ static V large(int kind, bool other)
     default:
         v = jj_list(&run, JJ_LIST);
         for (int i = 0; i < 100; i++)
-            jj_append(&run, v, repeated("a", N / 100, other ? "b" : ""));
+            jj_append(&run, v.list, repeated("a", N / 100, other ? "b" : ""));
         return v;
     }
 }
@@ -105,7 +105,7 @@ static int words(const char *text)
 /* Calls the builtin, and walks over what it makes. */
 static void call(const struct jj_builtin *b, V self, V *arg, size_t n)
 {
-    const struct jj_args a = { .v = arg, .n = n };
+    const struct jj_args a = { .list = { .v = arg, .n = n } };
     V x, made = jj_call_builtin(&run, b, self, &a);
     if (made.kind == JJ_ITER)
         while (jj_next(&run, made.iter, &x))

@@ -119,9 +119,9 @@ static V wordcount(struct jinja *j, In x)
 
 static V format(struct jinja *j, In x)
 {
-    if (x->a->n_kw)
+    if (x->a->named.n)
         jj_fail(j, "format: names are not supported");
-    return jj_format_percent(j, jj_to_str(j, x->self).s, jj_tuple(j, x->a->v, x->a->n));
+    return jj_format_percent(j, jj_to_str(j, x->self).s, jj_tuple(j, x->a->list.v, x->a->list.n));
 }
 
 /* ---- numbers ---- */
@@ -284,44 +284,42 @@ static V items(struct jinja *j, In x)
 static V sort_key(struct jinja *j, V v, V by, bool exact)
 {
     v = attribute(j, v, by, (V){0});
-    return v.kind == JJ_STR && !exact ? jj_lowered(j, v) : v;
+    return v.kind == JJ_STR && !exact ? jj_change_case(j, &(struct jj_in){ .self = v, .how = 'l' }) : v;
 }
 
-static V sorted(struct jinja *j, V list, const V *keys, bool reverse)
+/* `by`: the attributes, for a key that is the list of their values, as in jinja2, where two undefined values
+ * are equal; or one attribute, whose value is the key. */
+static V sorted(struct jinja *j, V list, V by, bool exact, bool reverse)
 {
-    const size_t n = list.list->n, *order = jj_order(j, keys, n, reverse);
-    V out = jj_list(j, JJ_LIST);
+    const size_t n = list.list->n;
+    V *keys = jj_alloc(j, n * sizeof *keys), out = jj_list(j, JJ_LIST);
+    for (size_t i = 0; i < n; i++) {
+        keys[i] = by.kind == JJ_INT ? sort_key(j, list.list->v[i], by, exact) : jj_list(j, JJ_LIST);
+        for (size_t k = 0; by.kind != JJ_INT && k < by.list->n; k++)
+            jj_append(j, keys[i].list, sort_key(j, list.list->v[i], by.list->v[k], exact));
+    }
+    const size_t *order = jj_order(j, keys, n, reverse);
     for (size_t i = 0; i < n; i++)
-        jj_append(j, out, list.list->v[order[i]]);
+        jj_append(j, out.list, list.list->v[order[i]]);
     return out;
 }
 
-/* A key is the list of the attributes' values, as in jinja2: two undefined values are equal there. */
 static V sort(struct jinja *j, In x)
 {
     const V list = jj_to_list(j, x->self), by = x->p[2];
-    const V names = by.kind == JJ_STR ? jj_split(j, by, ",") : jj_tuple(j, &by, 1);
-    V *keys = jj_alloc(j, list.list->n * sizeof *keys + 8);
-    for (size_t i = 0; i < list.list->n; i++) {
-        keys[i] = jj_list(j, JJ_LIST);
-        for (size_t k = 0; k < names.list->n; k++)
-            jj_append(j, keys[i], sort_key(j, list.list->v[i], names.list->v[k], jj_truth(x->p[1])));
-    }
-    return sorted(j, list, keys, jj_truth(x->p[0]));
+    const V names = by.kind == JJ_STR ? jj_split(j, &(struct jj_in){ .self = by, .p = { jj_cstr(j, ",") } })
+                                      : jj_tuple(j, &by, 1);
+    return sorted(j, list, names, jj_truth(x->p[1]), jj_truth(x->p[0]));
 }
 
 static V dictsort(struct jinja *j, In x)
 {
-    const V by = x->p[1];
-    const bool by_value = by.kind == JJ_STR && jj_is(by.s, "value"),
-               by_key = by.kind == JJ_MISSING || (by.kind == JJ_STR && jj_is(by.s, "key"));
-    if (x->self.kind != JJ_DICT || (!by_value && !by_key))
+    const V by = jj_or(x->p[1], jj_cstr(j, "key"));
+    const bool by_value = by.kind == JJ_STR && jj_is(by.s, "value");
+    if (x->self.kind != JJ_DICT || by.kind != JJ_STR || (!by_value && !jj_is(by.s, "key")))
         jj_fail(j, "dictsort: a dict, and by 'key' or 'value' are needed");
     const V list = jj_to_list(j, items_of(j, x->self));
-    V *keys = jj_alloc(j, list.list->n * sizeof *keys + 8);
-    for (size_t i = 0; i < list.list->n; i++)
-        keys[i] = sort_key(j, list.list->v[i].list->v[by_value], (V){0}, jj_truth(x->p[0]));
-    return sorted(j, list, keys, jj_truth(x->p[2]));
+    return sorted(j, list, jj_int(by_value), jj_truth(x->p[0]), jj_truth(x->p[2]));
 }
 
 static V unique(struct jinja *j, In x)
@@ -331,7 +329,7 @@ static V unique(struct jinja *j, In x)
         const V key = sort_key(j, v, x->p[1], jj_truth(x->p[0]));
         if (!jj_get(j, seen.dict, key)) {
             jj_set(j, seen.dict, key, v);
-            jj_append(j, out, v);
+            jj_append(j, out.list, v);
         }
     }
     return iterator(j, out);
@@ -362,87 +360,63 @@ static V attr(struct jinja *j, In x)
 {
     const V name = jj_to_str(j, x->p[0]);
     return x->self.kind == JJ_DICT || x->self.kind == JJ_LIST ? jj_undefined(name.s)
-                                                              : jj_attr(j, x->self, name.s);
+                                                              : jj_attr(j, x->self, name);
 }
 
 /* ---- map, select, reject: iterators that apply a filter or a test to each element ---- */
 
+enum { REJECTED, SELECTED, BY_ATTRIBUTE, MAPPED = 4 };      /* values of `how` */
 struct applied {
     const struct jj_builtin *builtin;
     struct jj_args args;
     V attribute, missing;
-    bool wanted;                                        /* select: the test's result */
+    int how;
 };
 
-static bool next_mapped(struct jinja *j, struct jj_iter *it, V *v)
-{
-    const struct applied *m = it->what;
-    if (!jj_next(j, it->from, v))
-        return false;
-    *v = m->builtin ? jj_call_builtin(j, m->builtin, *v, &m->args)
-                    : attribute(j, *v, m->attribute, m->missing);
-    return true;
-}
-static bool next_selected(struct jinja *j, struct jj_iter *it, V *v)
+static bool next_applied(struct jinja *j, struct jj_iter *it, V *v)
 {
     const struct applied *m = it->what;
     while (jj_next(j, it->from, v)) {
-        const V x = attribute(j, *v, m->attribute, (V){0});
-        if (jj_truth(m->builtin ? jj_call_builtin(j, m->builtin, x, &m->args) : x) == m->wanted)
+        V x = attribute(j, *v, m->attribute, m->missing);
+        if (m->builtin)
+            x = jj_call_builtin(j, m->builtin, x, &m->args);
+        if (m->how == MAPPED)
+            *v = x;
+        if (m->how == MAPPED || jj_truth(x) == (m->how & SELECTED))
             return true;
     }
     return false;
 }
 
-static V lazily(struct jinja *j, V over, struct applied m,
-                bool (*next)(struct jinja *, struct jj_iter *, V *))
+static V apply(struct jinja *j, In x)
 {
-    if (!jj_truth(over))                                /* None, False and 0 are empty here, as in jinja2 */
-        over = jj_list(j, JJ_LIST);
-    return jj_lazily(j, jj_walk(j, over), next, &m, sizeof m);
-}
-
-static V map(struct jinja *j, In x)
-{
-    const struct jj_args *a = x->a;
-    struct applied m = {0};
-    if (a->n == 0) {
-        for (size_t i = 0; i < a->n_kw; i++)
-            if (jj_is(a->kw[i].name, "attribute"))
-                m.attribute = a->kw[i].value;
-            else if (jj_is(a->kw[i].name, "default"))
-                m.missing = a->kw[i].value;
-            else
-                jj_fail(j, "map has no argument '%.*s'", JJ_SHOWN(a->kw[i].name));
-        if (!jj_given(m.attribute))
-            jj_fail(j, "map needs a filter or an attribute");
-    } else {
-        m.builtin = a->v[0].kind == JJ_STR ? jj_lookup(jj_filters, a->v[0].s) : NULL;
-        if (!m.builtin)
-            jj_fail(j, "map: no such filter");
-        m.args = (struct jj_args){ a->v + 1, a->n - 1, a->kw, a->n_kw };
-    }
-    return lazily(j, x->self, m, next_mapped);
-}
-
-/* select, reject and both of an attribute */
-enum { REJECTED, SELECTED, BY_ATTRIBUTE };
-static V chosen(struct jinja *j, In x)
-{
-    const struct jj_args *a = x->a;
+    const struct jj_list *l = &x->a->list;
+    const struct jj_dict *named = &x->a->named;
+    const bool maps = x->how == MAPPED;
     const size_t skip = x->how & BY_ATTRIBUTE ? 1 : 0;
-    struct applied m = { .wanted = x->how & SELECTED };
-    if (a->n < skip)
+    struct applied m = { .how = x->how };
+    if (l->n < skip)
         jj_fail(j, "selectattr needs an attribute");
     if (skip)
-        m.attribute = a->v[0];
-    if (a->n > skip) {
-        m.builtin = a->v[skip].kind == JJ_STR ? jj_lookup(jj_tests, a->v[skip].s) : NULL;
+        m.attribute = l->v[0];
+    if (l->n > skip) {
+        m.builtin = l->v[skip].kind == JJ_STR ? jj_lookup(maps ? jj_filters : jj_tests, l->v[skip].s) : NULL;
         if (!m.builtin)
-            jj_fail(j, "select: no such test");
-        m.args = (struct jj_args){ a->v + skip + 1, a->n - skip - 1, a->kw, a->n_kw };
+            jj_fail(j, maps ? "map: no such filter" : "select: no such test");
+        m.args = (struct jj_args){ { l->v + skip + 1, l->n - skip - 1 }, *named };
     }
-    return lazily(j, x->self, m, next_selected);
+    for (size_t i = 0; maps && !m.builtin && i < named->n; i++)
+        if (jj_is(named->v[i].key.s, "attribute"))
+            m.attribute = named->v[i].value;
+        else if (jj_is(named->v[i].key.s, "default"))
+            m.missing = named->v[i].value;
+        else
+            jj_fail(j, "map has no argument '%.*s'", JJ_SHOWN(named->v[i].key.s));
+    if (maps && !m.builtin && !jj_given(m.attribute))
+        jj_fail(j, "map needs a filter or an attribute");
+    /* None, False and 0 are empty here, as in jinja2. */
+    struct jj_iter *over = jj_walk(j, jj_truth(x->self) ? x->self : jj_list(j, JJ_LIST));
+    return jj_lazily(j, over, next_applied, &m, sizeof m);
 }
 
 const struct jj_builtin jj_filters[] = {
@@ -454,13 +428,13 @@ const struct jj_builtin jj_filters[] = {
     { "from_json", "", 0, from_json }, { "indent", "width first blank", 0, indent, 0, DEFINED },
     { "int", "default base", 0, to_int }, { "items", "", 0, items }, { "join", "d attribute", 0, join },
     { "last", "", 0, last }, { "length", "", 0, length }, { "list", "", 0, jj_copy },
-    { "lower", "", 0, jj_change_case, 'l', TEXT }, { "map", "*", 0, map },
+    { "lower", "", 0, jj_change_case, 'l', TEXT }, { "map", "*", 0, apply, MAPPED },
     { "max", "case_sensitive attribute", 0, extreme, 1 },
-    { "min", "case_sensitive attribute", 0, extreme, -1 }, { "reject", "*", 0, chosen, REJECTED },
-    { "rejectattr", "*", 0, chosen, REJECTED | BY_ATTRIBUTE },
+    { "min", "case_sensitive attribute", 0, extreme, -1 }, { "reject", "*", 0, apply, REJECTED },
+    { "rejectattr", "*", 0, apply, REJECTED | BY_ATTRIBUTE },
     { "replace", "old new count", 2, replace }, { "reverse", "", 0, reverse },
     { "round", "precision method", 0, rounded, 0, DEFINED }, { "safe", "", 0, safe, 0, TEXT },
-    { "select", "*", 0, chosen, SELECTED }, { "selectattr", "*", 0, chosen, SELECTED | BY_ATTRIBUTE },
+    { "select", "*", 0, apply, SELECTED }, { "selectattr", "*", 0, apply, SELECTED | BY_ATTRIBUTE },
     { "sort", "reverse case_sensitive attribute", 0, sort }, { "string", "", 0, string, 0, TEXT },
     { "sum", "attribute start", 0, sum }, { "title", "", 0, jj_change_case, 'w', TEXT },
     { "tojson", "ensure_ascii indent separators sort_keys", 0, tojson },

@@ -97,9 +97,7 @@ struct jj_loop {                                        /* LoopContext of jinja2
     V length, last_changed;
 };
 
-/* Arguments of a call. */
-struct jj_keyword { const struct jj_str *name; V value; };
-struct jj_args { V *v; size_t n; struct jj_keyword *kw; size_t n_kw; };
+struct jj_args { struct jj_list list; struct jj_dict named; };              /* of a call */
 
 /* What a builtin is called with. self: the object of a method, or the value before the bar of a filter. p: a
  * value or JJ_MISSING for each parameter. a: all arguments, for builtins that bind none. how: of the row. */
@@ -144,7 +142,7 @@ enum jj_node_kind {
 struct jj_place { unsigned hops, slot; };
 
 struct jj_nodes { struct jj_node **v; size_t n, cap; };
-struct jj_argument { const struct jj_str *name; struct jj_node *value; int stars; }; /* name=value, *v, **v */
+struct jj_argument { V name; struct jj_node *value; int stars; };          /* name=value, *v, **v */
 struct jj_node {
     enum jj_node_kind kind;
     unsigned line, height;       /* height: of the operands below it */
@@ -156,7 +154,7 @@ struct jj_node {
     struct jj_nodes defaults;    /* N_MACRO; N_WITH: values */
     struct jj_argument *args; size_t n_args;
     const struct jj_builtin *builtin;        /* N_FILTER, N_TEST; NULL: unknown */
-    const struct jj_str *attr;               /* N_SPACE_REF */
+    V attr;                                  /* N_SPACE_REF: a name */
     struct jj_place place;                   /* N_NAME, N_SPACE_REF, N_MACRO */
     struct jj_scope *scope, *test_scope, *else_scope;
     unsigned kwargs_slot, varargs_slot;      /* N_MACRO: slot + 1; 0: the macro does not name it */
@@ -166,7 +164,7 @@ struct jj_node {
 /* The names of a block that has its own. `load` says where a name's value comes from when the block
  * begins. */
 enum jj_load { LOAD_PARAM, LOAD_RESOLVE, LOAD_OUTER, LOAD_NOTHING };
-struct jj_symbol { const struct jj_str *name; enum jj_load load; bool stored; struct jj_place outer; };
+struct jj_symbol { V name; enum jj_load load; bool stored; struct jj_place outer; };
 struct jj_scope {
     struct jj_scope *parent;
     struct jj_symbol *v; size_t n, cap;
@@ -222,7 +220,7 @@ static inline size_t jj_char(struct jinja *j, const struct jj_str *s, size_t at,
     jj_work(j, (unsigned char)s->s[at] < 0x80 ? 2 : 8);
     return utf8_get(s->s + at, c);
 }
-/* The place of `word`, not empty, in s from byte `from` on, or SIZE_MAX. */
+/* The place of `word` in s from byte `from` <= n on, or SIZE_MAX. */
 size_t jj_find(struct jinja *j, const struct jj_str *s, const struct jj_str *word, size_t from);
 
 void jj_put(struct jinja *j, struct jj_text *t, const char *s, size_t n);
@@ -247,7 +245,7 @@ static inline bool jj_number(V v) { return jj_whole(v) || v.kind == JJ_FLOAT; }
 static inline double jj_f(V v) { return v.kind == JJ_FLOAT ? v.f : (double)jj_i(v); }
 
 V jj_list(struct jinja *j, enum jj_kind kind);          /* empty */
-void jj_append(struct jinja *j, V list, V v);
+void jj_append(struct jinja *j, struct jj_list *l, V v);
 V jj_tuple(struct jinja *j, const V *v, size_t n);
 V jj_dict(struct jinja *j, enum jj_kind kind);
 void jj_set(struct jinja *j, struct jj_dict *d, V key, V value);
@@ -292,7 +290,7 @@ void jj_resolve(struct jinja *j);                       /* the place or the scop
 /* Binds arguments to the parameters of a builtin, and calls it. */
 V jj_call_builtin(struct jinja *j, const struct jj_builtin *b, V self, const struct jj_args *a);
 V jj_function_of(struct jinja *j, const struct jj_builtin *b, V self);       /* a value that can be called */
-V jj_attr(struct jinja *j, V v, const struct jj_str *name);                 /* v.name */
+V jj_attr(struct jinja *j, V v, V name);                                    /* v.name */
 V jj_item(struct jinja *j, V v, V key);                                     /* v[key] */
 V jj_slice_of(struct jinja *j, V v, V from, V to, V step);
 const struct jj_builtin *jj_lookup(const struct jj_builtin *b, const struct jj_str *name);
@@ -312,10 +310,9 @@ void jj_reverse(struct jj_list *l);
 /* how: 'l' lower, 'u' upper, 'c' only the first letter upper, 't' the first letter of each word, 'w' what
  * follows white space, a hyphen or an opening bracket. */
 V jj_change_case(struct jinja *j, In x);
-V jj_lowered(struct jinja *j, V text);
 V jj_all_are(struct jinja *j, In x);                    /* how: 'l', 'u', 'd' digits, 'a' letters, 'n', ' ' */
 V jj_strip(struct jinja *j, In x);
-V jj_split(struct jinja *j, V text, const char *word);                       /* a list */
+V jj_split(struct jinja *j, In x);                      /* how: RIGHT or not */
 V jj_split_lines(struct jinja *j, In x);
 V jj_join(struct jinja *j, V texts, V separator);        /* separator: a text, or missing */
 V jj_replace(struct jinja *j, const struct jj_str *s, const struct jj_str *from, const struct jj_str *to,

@@ -127,16 +127,22 @@ static void add_raw(struct lexer *x)
 /* ---- tokens of a tag ---- */
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+/* The value of the hexadecimal digit at p; 16: there is none. */
+static int digit(const struct lexer *x, size_t p)
+{
+    const int c = p < x->n ? x->s[p] : 0, letter = (c | 32) - 'a';
+    return is_digit((char)c) ? c - '0' : letter >= 0 && letter < 6 ? letter + 10 : 16;
+}
 static bool is_word(char c)
 {
     return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
            (unsigned char)c >= 0x80;
 }
 
-/* Digits of `allowed` with single underscores between them, from p on. */
-static size_t digits(const struct lexer *x, size_t p, const char *allowed)
+/* The end of digits of the base with single underscores between them, from p on. */
+static size_t digits(const struct lexer *x, size_t p, int base)
 {
-    while (at_any(x, p, allowed) || (at(x, p, "_") && at_any(x, p + 1, allowed)))
+    while (digit(x, p) < base || (at(x, p, "_") && digit(x, p + 1) < base))
         p++;
     return p;
 }
@@ -144,45 +150,38 @@ static size_t digits(const struct lexer *x, size_t p, const char *allowed)
 /* The end of a float at p: digits with a fraction, an exponent, or both; 0: it is whole. */
 static size_t float_end(const struct lexer *x, size_t p)
 {
-    const size_t whole = digits(x, p, "0123456789");
+    const size_t whole = digits(x, p, 10);
     size_t end = whole;
     if (p > 0 && x->s[p - 1] == '.')
         return 0;
-    if (at(x, end, ".") && at_any(x, end + 1, "0123456789"))
-        end = digits(x, end + 1, "0123456789");
+    if (at(x, end, ".") && digit(x, end + 1) < 10)
+        end = digits(x, end + 1, 10);
     const size_t exponent = end + 1 + at_any(x, end + 1, "+-");
-    if (at_any(x, end, "eE") && at_any(x, exponent, "0123456789"))
-        end = digits(x, exponent, "0123456789");
+    if (at_any(x, end, "eE") && digit(x, exponent) < 10)
+        end = digits(x, exponent, 10);
     return end == whole ? 0 : end;
 }
 
 static void add_number(struct lexer *x)
 {
-    static const struct { char letter; int base; const char *digits; } bases[] = {
-        { 'x', 16, "0123456789abcdefABCDEF" }, { 'o', 8, "01234567" }, { 'b', 2, "01" },
-    };
     char text[64];
-    const char first = x->s[x->p], letter = x->p + 1 < x->n ? (char)(x->s[x->p + 1] | 32) : 0;
-    size_t from = x->p, end = float_end(x, x->p), n = 0;
+    const char letter = x->p + 1 < x->n ? (char)(x->s[x->p + 1] | 32) : 0;
+    const bool zero = x->s[x->p] == '0';                /* 0x1f, 0o17, 0b1, or zeros alone */
+    int base = !zero ? 10 : letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 1;
+    size_t from = x->p, end = float_end(x, from), n = 0;
     const bool whole = end == 0;
-    int base = 10;
-    if (whole)
-        end = digits(x, from, first == '0' ? "0" : "0123456789");
-    for (size_t i = 0; whole && first == '0' && i < sizeof bases / sizeof *bases; i++) {
-        const size_t to = letter == bases[i].letter ? digits(x, x->p + 2, bases[i].digits) : 0;
-        if (to > x->p + 2) {
-            base = bases[i].base;
-            from = x->p + 2;
-            end = to;
-        }
-    }
+    if (zero && base > 1 && digits(x, from + 2, base) > from + 2)
+        from += 2;
+    else if (zero)
+        base = 1;
+    end = whole ? digits(x, from, base) : end;
     for (size_t i = from; i < end; i++)
         if (x->s[i] != '_' && n < sizeof text - 1)
             text[n++] = x->s[i];
     text[n] = 0;
     errno = 0;
     if (whole) {
-        const int64_t v = strtoll(text, NULL, base);
+        const int64_t v = strtoll(text, NULL, base > 1 ? base : 10);
         if (errno || n == sizeof text - 1)
             jj_fail(x->j, "the number %s is beyond 64 bits", text);
         add(x, T_INT, jj_int(v), 0);
@@ -192,15 +191,14 @@ static void add_number(struct lexer *x)
     x->p = end;
 }
 
-/* The code point of \xHH, \uHHHH or \UHHHHHHHH, n digits from p on. */
-static uint32_t hex(struct lexer *x, size_t p, size_t n)
+/* The code point of an escape: n digits of the base from p on. */
+static uint32_t code_at(struct lexer *x, size_t p, size_t n, int base)
 {
     uint32_t c = 0;
     for (size_t i = 0; i < n; i++) {
-        const char *hexes = "0123456789abcdef", *h = p + i < x->n ? strchr(hexes, x->s[p + i] | 32) : NULL;
-        if (!h || !*h || (x->s[p + i] < '0'))
+        if (digit(x, p + i) >= base)
             jj_fail(x->j, "a text has an escape without its %zu digits", n);
-        c = c * 16 + (uint32_t)(h - hexes);
+        c = c * (uint32_t)base + (uint32_t)digit(x, p + i);
     }
     if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
         jj_fail(x->j, "a text has an escape of U+%X, which is no character", c);
@@ -214,37 +212,29 @@ static void add_string(struct lexer *x)
     struct jj_text t = {0};
     size_t p = x->p + 1;
     for (; p < x->n && x->s[p] != quote; p++) {
-        const char c = x->s[p], *known;
-        uint32_t code;
         char utf8[4];
-        if (c != '\\') {
-            jj_put(x->j, &t, &c, 1);
+        if (x->s[p] != '\\') {
+            jj_put(x->j, &t, &x->s[p], 1);
             continue;
         }
         if (++p == x->n)
             break;
-        const char e = x->s[p];
+        const char e = x->s[p], *known = e ? strchr(letters, e) : NULL;
         if (e == '\n')
             continue;
-        if (e && (known = strchr(letters, e)) != NULL) {
-            jj_put(x->j, &t, &meaning[known - letters], 1);
-            continue;
-        }
-        if (e >= '0' && e <= '7') {
-            code = (uint32_t)(e - '0');
-            for (int i = 0; i < 2 && at_any(x, p + 1, "01234567"); i++)
-                code = code * 8 + (uint32_t)(x->s[++p] - '0');
-        } else if (e == 'x' || e == 'u' || e == 'U') {
-            const size_t n = e == 'x' ? 2 : e == 'u' ? 4 : 8;
-            code = hex(x, p + 1, n);
-            p += n;
-        } else if (e == 'N' || (unsigned char)e >= 0x80) {
+        const bool octal = e >= '0' && e <= '7';
+        size_t n = e == 'x' ? 2 : e == 'u' ? 4 : e == 'U' ? 8 : octal;
+        while (octal && n < 3 && digit(x, p + n) < 8)
+            n++;
+        if (e == 'N' || (unsigned char)e >= 0x80)
             jj_fail(x->j, "a text has an escape that is not supported");
-        } else {
+        if (known)
+            jj_put(x->j, &t, &meaning[known - letters], 1);
+        else if (n == 0)
             jj_put(x->j, &t, &x->s[p - 1], 2);
-            continue;
-        }
-        jj_put(x->j, &t, utf8, utf8_put(utf8, code));
+        else
+            jj_put(x->j, &t, utf8, utf8_put(utf8, code_at(x, p + !octal, n, octal ? 8 : 16)));
+        p += n - octal;
     }
     if (p >= x->n)
         jj_fail(x->j, "a text has no end");

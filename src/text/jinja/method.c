@@ -39,7 +39,7 @@ static V pop_key(struct jinja *j, In x)
         jj_fail(j, "pop: no such key");
     return x->p[1];
 }
-static V append(struct jinja *j, In x) { return jj_append(j, x->self, x->p[0]), jj_none(); }
+static V append(struct jinja *j, In x) { return jj_append(j, x->self.list, x->p[0]), jj_none(); }
 static V pop_element(struct jinja *j, In x)
 {
     struct jj_list *l = x->self.list;
@@ -91,9 +91,7 @@ static V loop_length(struct jinja *j, struct jj_loop *l)
     if (l->length.kind == JJ_MISSING && jj_has_length(l->over)) {
         l->length = jj_int((int64_t)jj_length(j, l->over));
     } else if (l->length.kind == JJ_MISSING) {
-        V rest = jj_list(j, JJ_LIST), v;
-        while (jj_next(j, l->it, &v))
-            jj_append(j, rest, v);
+        const V rest = jj_to_list(j, (V){ .kind = JJ_ITER, .iter = l->it });
         l->it = jj_walk(j, rest);
         l->length = jj_int((int64_t)rest.list->n + l->index0 + 1 + (l->after.kind != JJ_MISSING));
     }
@@ -109,13 +107,14 @@ static V peek(struct jinja *j, struct jj_loop *l)
 
 static V cycle(struct jinja *j, In x)
 {
-    if (!x->a->n || x->a->n_kw)
+    const struct jj_list *l = &x->a->list;
+    if (!l->n || x->a->named.n)
         jj_fail(j, "loop.cycle needs values");
-    return x->a->v[(size_t)x->self.loop->index0 % x->a->n];
+    return l->v[(size_t)x->self.loop->index0 % l->n];
 }
 static V changed(struct jinja *j, In x)
 {
-    V now = jj_tuple(j, x->a->v, x->a->n), *last = &x->self.loop->last_changed;
+    V now = jj_tuple(j, x->a->list.v, x->a->list.n), *last = &x->self.loop->last_changed;
     const bool same = last->kind != JJ_MISSING && jj_equal(j, *last, now);
     *last = same ? *last : now;
     return jj_bool(!same);
@@ -204,10 +203,7 @@ static V member(struct jinja *j, V v, V key, bool attr_first)
             out = own_attr(j, v, key.s);
     return out.kind != JJ_MISSING ? out : jj_undefined(key.kind == JJ_STR ? key.s : NULL);
 }
-V jj_attr(struct jinja *j, V v, const struct jj_str *name)
-{
-    return member(j, v, (V){ .kind = JJ_STR, .s = name }, true);
-}
+V jj_attr(struct jinja *j, V v, V name) { return member(j, v, name, true); }
 V jj_item(struct jinja *j, V v, V key) { return member(j, v, key, false); }
 
 static V new_range(struct jinja *j, struct jj_range r)
@@ -215,15 +211,6 @@ static V new_range(struct jinja *j, struct jj_range r)
     V v = { .kind = JJ_RANGE_OF, .range = jj_alloc(j, sizeof r) };
     *v.range = r;
     return v;
-}
-
-static V slice_of_range(struct jinja *j, const struct jj_range *r, int64_t a, int64_t b, int64_t step)
-{
-    const int64_t n = step > 0 ? (b - a + step - 1) / step : (a - b - step - 1) / -step;
-    if (step > JJ_RANGE || step < -JJ_RANGE)
-        jj_fail(j, "a slice with such a step is not supported");
-    return new_range(j, (struct jj_range){ r->from + a * r->step, r->from + b * r->step, r->step * step,
-                                           n > 0 ? (size_t)n : 0 });
 }
 
 V jj_slice_of(struct jinja *j, V v, V from, V to, V step_value)
@@ -239,16 +226,21 @@ V jj_slice_of(struct jinja *j, V v, V from, V to, V step_value)
     const int64_t b = jj_bound(j, to, n, step < 0, step < 0 ? -1 : n, "slice");
     if (v.kind == JJ_STR && step == 1)
         return jj_slice(j, v.s, (size_t)a, (size_t)b);
-    if (v.kind == JJ_RANGE_OF)
-        return slice_of_range(j, v.range, a, b, step);
+    const uint64_t by = step > 0 ? (uint64_t)step : -(uint64_t)step;
+    const int64_t span = step > 0 ? b - a : a - b;
+    const size_t count = span > 0 ? ((uint64_t)span - 1) / by + 1 : 0;
+    if (v.kind == JJ_RANGE_OF) {
+        const struct jj_range *r = v.range;
+        if (by > JJ_RANGE)
+            jj_fail(j, "a slice with such a step is not supported");
+        return new_range(j, (struct jj_range){ r->from + a * r->step, r->from + b * r->step, r->step * step,
+                                               count });
+    }
     V list = jj_list(j, v.kind == JJ_STR ? JJ_LIST : v.kind);
     const V whole_text = v.kind == JJ_STR ? jj_to_list(j, v) : v;
-    for (int64_t i = a; step > 0 ? i < b : i > b; i += step) {
-        jj_step(j, 1);
-        jj_append(j, list, whole_text.list->v[i]);
-        if (step > INT64_MAX - n || step < INT64_MIN + n)
-            break;
-    }
+    jj_step(j, count);
+    for (size_t i = 0; i < count; i++)
+        jj_append(j, list.list, whole_text.list->v[a + (int64_t)i * step]);
     return v.kind == JJ_STR ? jj_join(j, list, (V){0}) : list;
 }
 
@@ -272,21 +264,20 @@ static V range(struct jinja *j, In x)
 /* dict and namespace; how: the kind */
 static V make_dict(struct jinja *j, In x)
 {
-    const struct jj_args *a = x->a;
+    const struct jj_list *l = &x->a->list;
     V d = jj_dict(j, (enum jj_kind)x->how), pair;
-    if (a->n > 1)
+    if (l->n > 1)
         jj_fail(j, "dict takes one value");
-    if (a->n && a->v[0].kind == JJ_DICT)
-        put_members(j, d, a->v[0].dict);
-    else if (a->n)
-        for (struct jj_iter *it = jj_walk(j, a->v[0]); jj_next(j, it, &pair);) {
+    if (l->n && l->v[0].kind == JJ_DICT)
+        put_members(j, d, l->v[0].dict);
+    else if (l->n)
+        for (struct jj_iter *it = jj_walk(j, l->v[0]); jj_next(j, it, &pair);) {
             const V list = jj_to_list(j, pair);
             if (list.list->n != 2)
                 jj_fail(j, "dict: pairs are needed");
             jj_set(j, d.dict, list.list->v[0], list.list->v[1]);
         }
-    for (size_t i = 0; i < a->n_kw; i++)
-        jj_set(j, d.dict, (V){ .kind = JJ_STR, .s = a->kw[i].name }, a->kw[i].value);
+    put_members(j, d, &x->a->named);
     for (size_t i = 0; d.kind == JJ_SPACE && i < d.dict->n; i++)
         if (d.dict->v[i].key.kind == JJ_STR && d.dict->v[i].key.s->n && d.dict->v[i].key.s->s[0] == '_')
             jj_fail(j, "an attribute of a namespace cannot begin with an underscore");
@@ -342,21 +333,22 @@ V jj_call_builtin(struct jinja *j, const struct jj_builtin *b, V self, const str
     struct jj_in in = { .self = self, .a = a, .how = b->how };
     V *p = in.p;
     size_t bytes = self.kind == JJ_STR ? self.s->n : 0;
-    for (size_t i = 0; i < a->n; i++)
-        bytes += a->v[i].kind == JJ_STR ? a->v[i].s->n : 0;
+    for (size_t i = 0; i < a->list.n; i++)
+        bytes += a->list.v[i].kind == JJ_STR ? a->list.v[i].s->n : 0;
     jj_work(j, bytes / 8);               /* a builtin without jj_char has the limit of time, too */
     if (b->params[0] == '*')
         return b->f(j, &in);
     const size_t n = parameter(b->params, NULL);
-    if (a->n > n)
-        jj_fail(j, "%s takes %zu %s, found %zu", b->name, n, plural(n, "argument", "arguments"), a->n);
-    for (size_t i = 0; i < a->n; i++)
-        p[i] = a->v[i];
-    for (size_t i = 0; i < a->n_kw; i++) {
-        const size_t at = parameter(b->params, a->kw[i].name);
+    if (a->list.n > n)
+        jj_fail(j, "%s takes %zu %s, found %zu", b->name, n, plural(n, "argument", "arguments"), a->list.n);
+    for (size_t i = 0; i < a->list.n; i++)
+        p[i] = a->list.v[i];
+    for (size_t i = 0; i < a->named.n; i++) {
+        const struct jj_entry *e = &a->named.v[i];
+        const size_t at = parameter(b->params, e->key.s);
         if (at == n || p[at].kind != JJ_MISSING)
-            jj_fail(j, "%s has no argument '%.*s', or has it twice", b->name, JJ_SHOWN(a->kw[i].name));
-        p[at] = a->kw[i].value;
+            jj_fail(j, "%s has no argument '%.*s', or has it twice", b->name, JJ_SHOWN(e->key.s));
+        p[at] = e->value;
     }
     for (int i = 0; i < b->required; i++)
         if (p[i].kind == JJ_MISSING)

@@ -89,7 +89,7 @@ static V repeat(struct jinja *j, V v, int64_t times)
         jj_fail(j, "a list is too long");
     jj_step(j, total);
     for (size_t i = 0; i < total; i++)
-        jj_append(j, r, v.list->v[i % one]);
+        jj_append(j, r.list, v.list->v[i % one]);
     return r;
 }
 
@@ -142,6 +142,6 @@ V jj_operation(struct jinja *j, int op, V a, V b)
     V r = jj_list(j, a.kind);
     jj_step(j, a.list->n + b.list->n);
     for (size_t i = 0; i < a.list->n + b.list->n; i++)
-        jj_append(j, r, i < a.list->n ? a.list->v[i] : b.list->v[i - a.list->n]);
+        jj_append(j, r.list, i < a.list->n ? a.list->v[i] : b.list->v[i - a.list->n]);
     return r;
 }

@@ -43,20 +43,20 @@ static void expect(struct jinja *j, enum jj_token_kind kind, const char *wanted)
         unexpected(j, wanted);
     advance(j);
 }
-static const struct jj_str *expect_name(struct jinja *j)
+static V expect_name(struct jinja *j)
 {
-    const struct jj_token *t = now(j);
+    const V name = now(j)->v;
     expect(j, T_NAME, "a name");
-    const struct jj_str *s = t->v.s;
-    if (s->s[0] >= '0' && s->s[0] <= '9')
-        jj_fail(j, "'%.*s' is no name", JJ_SHOWN(s));
-    return s;
+    if (name.s->s[0] >= '0' && name.s->s[0] <= '9')
+        jj_fail(j, "'%.*s' is no name", JJ_SHOWN(name.s));
+    return name;
 }
 
-/* Whether another element stands before `end`, after n of them; skips the comma between them. */
+/* Whether another element stands before `end`, or for 0 before the end of the tag, after n of them; skips the
+ * comma between them. */
 static bool another(struct jinja *j, size_t n, int end)
 {
-    if (is_op(j, end))
+    if (end ? is_op(j, end) : now(j)->kind == T_BLOCK_END)
         return false;
     if (n)
         expect_op(j, ',');
@@ -77,19 +77,14 @@ static struct jj_node *node(struct jinja *j, enum jj_node_kind kind, struct jj_n
     *n = (struct jj_node){ .kind = kind, .line = j->line, .height = height, .a = a, .b = b };
     return n;
 }
-static struct jj_node *named(struct jinja *j, enum jj_node_kind kind, struct jj_node *a,
-                             const struct jj_str *name)
+/* A constant, or a node with a name. */
+static struct jj_node *valued(struct jinja *j, enum jj_node_kind kind, struct jj_node *a, V v)
 {
     struct jj_node *n = node(j, kind, a, NULL);
-    n->v = (V){ .kind = JJ_STR, .s = name };
-    return n;
-}
-static struct jj_node *constant(struct jinja *j, V v)
-{
-    struct jj_node *n = node(j, N_CONST, NULL, NULL);
     n->v = v;
     return n;
 }
+static struct jj_node *constant(struct jinja *j, V v) { return valued(j, N_CONST, NULL, v); }
 void jj_push(struct jinja *j, struct jj_nodes *l, struct jj_node *n)
 {
     l->v = jj_grow(j, l->v, l->n, &l->cap, sizeof *l->v);
@@ -180,15 +175,16 @@ static struct jj_node *parse_tuple(struct jinja *j, int how, const char *end, bo
 static struct jj_node *parse_name(struct jinja *j, int how)
 {
     static const char *const words[] = { "true", "True", "false", "False", "none", "None" };
-    const struct jj_str *s = expect_name(j);
+    const V name = expect_name(j);
     for (size_t i = 0; i < 6; i++)
-        if (jj_is(s, words[i]))
+        if (jj_is(name.s, words[i]))
             return constant(j, i < 4 ? jj_bool(i < 2) : jj_none());
-    j->names |= jj_is(s, "kwargs") ? NAMES_KWARGS : jj_is(s, "varargs") ? NAMES_VARARGS : 0;
-    if (how != TARGET_SPACE || !skip_op(j, '.'))
-        return named(j, N_NAME, NULL, s);
-    struct jj_node *n = named(j, N_SPACE_REF, NULL, s);
-    n->attr = expect_name(j);
+    j->names |= jj_is(name.s, "kwargs") ? NAMES_KWARGS : jj_is(name.s, "varargs") ? NAMES_VARARGS : 0;
+    struct jj_node *n = valued(j, N_NAME, NULL, name);
+    if (how == TARGET_SPACE && skip_op(j, '.')) {
+        n->kind = N_SPACE_REF;
+        n->attr = expect_name(j);
+    }
     return n;
 }
 
@@ -293,7 +289,7 @@ static struct jj_node *parse_subscript(struct jinja *j, struct jj_node *of)
             note_loop(j, of);
             return node(j, N_ITEM, of, constant(j, t->v));
         }
-        return named(j, N_ATTR, of, expect_name(j));
+        return valued(j, N_ATTR, of, expect_name(j));
     }
     struct jj_node *tuple = node(j, N_TUPLE, NULL, NULL);
     expect_op(j, '[');
@@ -317,55 +313,40 @@ static struct jj_node *parse_postfix(struct jinja *j, struct jj_node *n)
             return n;
 }
 
-static const struct jj_str *dotted_name(struct jinja *j)
+/* A filter or a test of n: its name and its arguments. A test may have one argument without brackets. */
+static struct jj_node *parse_builtin(struct jinja *j, enum jj_node_kind kind, struct jj_node *n)
 {
-    const struct jj_str *s = expect_name(j);
+    struct jj_node *b = valued(j, kind, n, expect_name(j));
+    const enum jj_token_kind k = now(j)->kind;
     if (is_op(j, '.'))
         jj_fail(j, "no filter or test has a dot in its name");
-    return s;
-}
-
-static void find_builtin(struct jinja *j, struct jj_node *n, bool filter)
-{
-    n->builtin = jj_lookup(filter ? jj_filters : jj_tests, n->v.s);
-    if (!n->builtin && !j->soft)
-        jj_fail(j, "no %s '%.*s'", filter ? "filter" : "test", JJ_SHOWN(n->v.s));
-}
-
-/* Filters from the bar on; with `inline_first` the first one has no bar. */
-static struct jj_node *parse_filter(struct jinja *j, struct jj_node *n, bool inline_first)
-{
-    while (inline_first || is_op(j, '|')) {
-        if (!inline_first)
-            advance(j);
-        inline_first = false;
-        struct jj_node *filter = named(j, N_FILTER, n, dotted_name(j));
-        if (is_op(j, '('))
-            parse_args(j, filter);
-        find_builtin(j, filter, true);
-        n = filter;
+    if (is_op(j, '(')) {
+        parse_args(j, b);
+    } else if (kind == N_TEST && ((k >= T_NAME && k <= T_FLOAT) || is_op(j, '[') || is_op(j, '{')) &&
+               !is_name(j, "else") && !is_name(j, "or") && !is_name(j, "and")) {
+        if (is_name(j, "is"))
+            jj_fail(j, "tests cannot be chained with 'is'");
+        b->args = jj_alloc(j, sizeof *b->args);
+        *b->args = (struct jj_argument){ .value = parse_postfix(j, parse_primary(j, PLAIN)) };
+        b->n_args = 1;
     }
+    b->builtin = jj_lookup(kind == N_FILTER ? jj_filters : jj_tests, b->v.s);
+    if (!b->builtin && !j->soft)
+        jj_fail(j, "no %s '%.*s'", kind == N_FILTER ? "filter" : "test", JJ_SHOWN(b->v.s));
+    return b;
+}
+
+static struct jj_node *parse_filters(struct jinja *j, struct jj_node *n)
+{
+    while (skip_op(j, '|'))
+        n = parse_builtin(j, N_FILTER, n);
     return n;
 }
 
 static struct jj_node *parse_test(struct jinja *j, struct jj_node *n)
 {
-    advance(j);
     const bool negated = skip_name(j, "not");
-    struct jj_node *test = named(j, N_TEST, n, dotted_name(j));
-    const enum jj_token_kind k = now(j)->kind;
-    if (is_op(j, '(')) {
-        parse_args(j, test);
-    } else if ((k == T_NAME || k == T_STRING || k == T_INT || k == T_FLOAT || is_op(j, '[') ||
-                is_op(j, '{')) &&
-               !is_name(j, "else") && !is_name(j, "or") && !is_name(j, "and")) {
-        if (is_name(j, "is"))
-            jj_fail(j, "tests cannot be chained with 'is'");
-        test->args = jj_alloc(j, sizeof *test->args);
-        test->args[0] = (struct jj_argument){ .value = parse_postfix(j, parse_primary(j, PLAIN)) };
-        test->n_args = 1;
-    }
-    find_builtin(j, test, false);
+    struct jj_node *test = parse_builtin(j, N_TEST, n);
     return negated ? node(j, N_NOT, test, NULL) : test;
 }
 
@@ -382,8 +363,8 @@ static struct jj_node *parse_unary(struct jinja *j, bool with_filter)
     n = parse_postfix(j, n);
     while (with_filter)
         if (is_op(j, '|'))
-            n = parse_filter(j, n, false);
-        else if (is_name(j, "is"))
+            n = parse_filters(j, n);
+        else if (skip_name(j, "is"))
             n = parse_test(j, n);
         else if (is_op(j, '('))
             n = parse_args(j, node(j, N_CALL, n, NULL));
@@ -460,20 +441,14 @@ static struct jj_node *parse_not(struct jinja *j)
     j->depth--;
     return n;
 }
-static struct jj_node *parse_and(struct jinja *j)
+static struct jj_node *parse_and_or(struct jinja *j, enum jj_node_kind kind)
 {
-    struct jj_node *n = parse_not(j);
-    while (skip_name(j, "and"))
-        n = node(j, N_AND, n, parse_not(j));
+    struct jj_node *n = kind == N_OR ? parse_and_or(j, N_AND) : parse_not(j);
+    while (skip_name(j, kind == N_OR ? "or" : "and"))
+        n = node(j, kind, n, kind == N_OR ? parse_and_or(j, N_AND) : parse_not(j));
     return n;
 }
-static struct jj_node *parse_or(struct jinja *j)
-{
-    struct jj_node *n = parse_and(j);
-    while (skip_name(j, "or"))
-        n = node(j, N_OR, n, parse_and(j));
-    return n;
-}
+static struct jj_node *parse_or(struct jinja *j) { return parse_and_or(j, N_OR); }
 
 /* ---- statements ---- */
 
@@ -495,14 +470,6 @@ static struct jj_nodes parse_block(struct jinja *j, const char *const *ends, boo
     return l;
 }
 
-/* A block that ends with one name, and is no branch. */
-static struct jj_nodes parse_own_block(struct jinja *j, const char *end, bool in_loop)
-{
-    struct jj_nodes l = parse_block(j, (const char *const[]){ end, NULL }, false, in_loop);
-    advance(j);
-    return l;
-}
-
 /* Names, attributes of namespaces, and tuples of them; in a loop not `loop`. */
 static void check_target(struct jinja *j, const struct jj_node *n, bool in_for)
 {
@@ -514,26 +481,23 @@ static void check_target(struct jinja *j, const struct jj_node *n, bool in_for)
         jj_fail(j, "a loop cannot assign to 'loop'");
 }
 
-static struct jj_node *parse_set(struct jinja *j)
+/* Each of these reads a statement after its name, up to the end of the tag, or of a block with branches. */
+static void parse_set(struct jinja *j, struct jj_node *n)
 {
-    struct jj_node *n = node(j, N_SET, NULL, NULL);
     n->a = parse_tuple(j, TARGET_SPACE, NULL, false);
     check_target(j, n->a, false);
-    if (skip_op(j, '=')) {
-        n->b = parse_tuple(j, PLAIN, NULL, false);
-        if (n->a->kind == N_NAME && has_member(j, n->b, j->contents))
-            jj_append(j, (V){ .kind = JJ_LIST, .list = j->contents }, n->a->v);
-        return n;
+    if (!skip_op(j, '=')) {
+        n->kind = N_SET_BLOCK;
+        n->b = parse_filters(j, NULL);
+        return;
     }
-    n->kind = N_SET_BLOCK;
-    n->b = parse_filter(j, NULL, false);
-    n->body = parse_own_block(j, "endset", j->in_loop);
-    return n;
+    n->b = parse_tuple(j, PLAIN, NULL, false);
+    if (n->a->kind == N_NAME && has_member(j, n->b, j->contents))
+        jj_append(j, j->contents, n->a->v);
 }
 
-static struct jj_node *parse_for(struct jinja *j)
+static void parse_for(struct jinja *j, struct jj_node *n)
 {
-    struct jj_node *n = node(j, N_FOR, NULL, NULL);
     n->a = parse_tuple(j, TARGET, "in", false);
     check_target(j, n->a, true);
     if (!skip_name(j, "in"))
@@ -548,14 +512,12 @@ static struct jj_node *parse_for(struct jinja *j)
     if (skip_name(j, "else"))
         n->other = parse_block(j, (const char *const[]){ "endfor", NULL }, false, j->in_loop);
     advance(j);
-    return n;
 }
 
 /* list: the tests; body: for each test a node whose body is the branch; other: the branch of else. */
-static struct jj_node *parse_if(struct jinja *j)
+static void parse_if(struct jinja *j, struct jj_node *n)
 {
     static const char *const ends[] = { "endif", "elif", "else", NULL };
-    struct jj_node *n = node(j, N_IF, NULL, NULL);
     const bool soft = j->soft;
     do {
         jj_push(j, &n->list, parse_tuple(j, NO_COND, NULL, false));
@@ -571,7 +533,6 @@ static struct jj_node *parse_if(struct jinja *j)
     }
     advance(j);
     j->soft = soft;
-    return n;
 }
 
 static struct jj_node *parse_param(struct jinja *j)
@@ -581,9 +542,9 @@ static struct jj_node *parse_param(struct jinja *j)
     return n;
 }
 
-static struct jj_node *parse_macro(struct jinja *j)
+static void parse_macro(struct jinja *j, struct jj_node *n)
 {
-    struct jj_node *n = named(j, N_MACRO, NULL, parse_param(j)->v.s);
+    n->v = parse_param(j)->v;
     expect_op(j, '(');
     while (another(j, n->list.n, ')')) {
         jj_push(j, &n->list, parse_param(j));
@@ -593,81 +554,66 @@ static struct jj_node *parse_macro(struct jinja *j)
             jj_fail(j, "an argument without a value stands after one with a value");
     }
     advance(j);
-    const int names = j->names;
-    j->names = 0;
-    n->body = parse_own_block(j, "endmacro", false);
-    n->op = j->names;
-    j->names |= names;
-    return n;
 }
 
-static struct jj_node *parse_with(struct jinja *j)
+static void parse_with(struct jinja *j, struct jj_node *n)
 {
-    struct jj_node *n = node(j, N_WITH, NULL, NULL);
-    while (now(j)->kind != T_BLOCK_END) {
-        if (n->list.n)
-            expect_op(j, ',');
+    while (another(j, n->list.n, 0)) {
         jj_push(j, &n->list, parse_param(j));
         expect_op(j, '=');
         jj_push(j, &n->defaults, parse_expression(j));
     }
-    n->body = parse_own_block(j, "endwith", j->in_loop);
-    return n;
 }
 
-static struct jj_node *parse_generation(struct jinja *j)
+static void parse_filter_block(struct jinja *j, struct jj_node *n)
 {
-    struct jj_node *n = node(j, N_GENERATION, NULL, NULL);
-    n->body = parse_own_block(j, "endgeneration", false);
-    return n;
+    n->b = parse_filters(j, parse_builtin(j, N_FILTER, NULL));
 }
 
-static struct jj_node *parse_filter_block(struct jinja *j)
+static void parse_print(struct jinja *j, struct jj_node *n)
 {
-    struct jj_node *n = node(j, N_FILTER_BLOCK, NULL, NULL);
-    n->b = parse_filter(j, NULL, true);
-    n->body = parse_own_block(j, "endfilter", j->in_loop);
-    return n;
-}
-
-static struct jj_node *parse_print(struct jinja *j)
-{
-    struct jj_node *n = node(j, N_OUTPUT, NULL, NULL);
-    while (now(j)->kind != T_BLOCK_END) {
-        if (n->list.n)
-            expect_op(j, ',');
+    while (another(j, n->list.n, 0))
         jj_push(j, &n->list, parse_expression(j));
-    }
-    return n;
 }
-
-static struct jj_node *parse_break(struct jinja *j) { return node(j, N_BREAK, NULL, NULL); }
-static struct jj_node *parse_continue(struct jinja *j) { return node(j, N_CONTINUE, NULL, NULL); }
 
 static struct jj_node *parse_statement(struct jinja *j)
 {
-    static const struct { const char *name; struct jj_node *(*parse)(struct jinja *j); } statements[] = {
-        { "if", parse_if }, { "for", parse_for }, { "set", parse_set }, { "macro", parse_macro },
-        { "with", parse_with }, { "break", parse_break }, { "continue", parse_continue },
-        { "generation", parse_generation }, { "filter", parse_filter_block }, { "print", parse_print },
+    /* end: of a block with one end, which is no branch. Rows without a kind are not supported. */
+    static const struct {
+        const char *name; enum jj_node_kind kind; void (*parse)(struct jinja *j, struct jj_node *n);
+        const char *end;
+    } rows[] = {
+        { "if", N_IF, parse_if }, { "for", N_FOR, parse_for }, { "set", N_SET, parse_set, "endset" },
+        { "macro", N_MACRO, parse_macro, "endmacro" }, { "with", N_WITH, parse_with, "endwith" },
+        { "break", N_BREAK }, { "continue", N_CONTINUE },
+        { "generation", N_GENERATION, NULL, "endgeneration" },
+        { "filter", N_FILTER_BLOCK, parse_filter_block, "endfilter" }, { "print", N_OUTPUT, parse_print },
         { "include" }, { "import" }, { "from" }, { "extends" }, { "block" }, { "call" }, { "do" },
         { "autoescape" },
     };
-    for (size_t i = 0; i < sizeof statements / sizeof *statements; i++) {
-        const char *name = statements[i].name;
-        if (!is_name(j, name))
-            continue;
-        if (!statements[i].parse)
-            jj_fail(j, "the statement '%s' is not supported", name);
-        if (!j->in_loop && (statements[i].parse == parse_break || statements[i].parse == parse_continue))
-            jj_fail(j, "'%s' outside of a loop", name);
-        const unsigned line = j->line;
+    size_t i = 0;
+    while (i < sizeof rows / sizeof *rows && !is_name(j, rows[i].name))
+        i++;
+    if (i == sizeof rows / sizeof *rows)
+        unexpected(j, "a statement");
+    struct jj_node *n = node(j, rows[i].kind, NULL, NULL);
+    if (!n->kind)
+        jj_fail(j, "the statement '%s' is not supported", rows[i].name);
+    if (!j->in_loop && (n->kind == N_BREAK || n->kind == N_CONTINUE))
+        jj_fail(j, "'%s' outside of a loop", rows[i].name);
+    advance(j);
+    if (rows[i].parse)
+        rows[i].parse(j, n);
+    if (rows[i].end && n->kind != N_SET) {
+        const int names = j->names;
+        j->names = 0;
+        n->body = parse_block(j, (const char *const[]){ rows[i].end, NULL }, false,
+                              j->in_loop && n->kind != N_MACRO && n->kind != N_GENERATION);
         advance(j);
-        struct jj_node *n = statements[i].parse(j);
-        n->line = line;
-        return n;
+        n->op = j->names;                /* of a macro: which of its arguments the body names */
+        j->names |= names;
     }
-    unexpected(j, "a statement");
+    return n;
 }
 
 static struct jj_nodes subparse(struct jinja *j, const char *const *ends)
@@ -703,6 +649,6 @@ void jj_parse(struct jinja *j)
     j->at = 0;
     j->line = 1;
     j->contents = jj_list(j, JJ_LIST).list;
-    jj_append(j, (V){ .kind = JJ_LIST, .list = j->contents }, jj_cstr(j, "content"));
+    jj_append(j, j->contents, jj_cstr(j, "content"));
     j->body = subparse(j, NULL);
 }

@@ -12,11 +12,11 @@ static enum flow block(struct jinja *j, struct jj_frame *f, const struct jj_node
 
 /* ---- names ---- */
 
-static V resolve(struct jinja *j, const struct jj_str *name)
+static V resolve(struct jinja *j, V name)
 {
-    const V *v = jj_get(j, j->globals, (V){ .kind = JJ_STR, .s = name });
-    const struct jj_builtin *b = v ? NULL : jj_lookup(jj_functions, name);
-    return v ? *v : b ? jj_function_of(j, b, jj_none()) : (V){ .kind = JJ_MISSING };
+    const V *v = jj_get(j, j->globals, name);
+    const struct jj_builtin *b = v ? NULL : jj_lookup(jj_functions, name.s);
+    return v ? *v : b ? jj_function_of(j, b, jj_none()) : (V){0};
 }
 
 static V *variable(struct jj_frame *f, struct jj_place at)
@@ -65,9 +65,9 @@ static void assign(struct jinja *j, struct jj_frame *f, const struct jj_node *ta
         V *space = variable(f, target->place);
         if (space->kind != JJ_SPACE)
             jj_fail(j, "'%.*s' is no namespace", JJ_SHOWN(target->v.s));
-        if (target->attr->s[0] == '_')
+        if (target->attr.s->s[0] == '_')
             jj_fail(j, "an attribute of a namespace cannot begin with an underscore");
-        jj_set(j, space->dict, (V){ .kind = JJ_STR, .s = target->attr }, v);
+        jj_set(j, space->dict, target->attr, v);
     } else {
         const V list = jj_to_list(j, v);
         if (list.list->n != target->list.n)
@@ -106,79 +106,61 @@ static bool compare_chain(struct jinja *j, struct jj_frame *f, const struct jj_n
 
 /* ---- calls ---- */
 
-static void push_arg(struct jinja *j, struct jj_args *a, size_t *cap, V v)
+static void name_argument(struct jinja *j, struct jj_dict *named, V name, V v)
 {
-    a->v = jj_grow(j, a->v, a->n, cap, sizeof v);
-    a->v[a->n++] = v;
-}
-
-static void push_keyword(struct jinja *j, struct jj_args *a, size_t *cap, const struct jj_str *name, V v)
-{
-    jj_work(j, 4 * a->n_kw);
-    for (size_t i = 0; i < a->n_kw; i++)
-        if (jj_same(a->kw[i].name, name))
-            jj_fail(j, "an argument is given twice");
-    a->kw = jj_grow(j, a->kw, a->n_kw, cap, sizeof *a->kw);
-    a->kw[a->n_kw++] = (struct jj_keyword){ name, v };
+    const size_t before = named->n;
+    if (name.kind != JJ_STR)
+        jj_fail(j, "the keys after ** are texts");
+    jj_set(j, named, name, v);
+    if (named->n == before)
+        jj_fail(j, "an argument is given twice");
 }
 
 static struct jj_args arguments(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
 {
     struct jj_args a = {0};
-    size_t cap = 0, cap_kw = 0;
+    V x;
     for (size_t i = 0; i < n->n_args; i++) {
         const struct jj_argument *g = &n->args[i];
         const V v = evaluate(j, f, g->value);
-        if (g->name) {
-            push_keyword(j, &a, &cap_kw, g->name, v);
-        } else if (g->stars == 0) {
-            push_arg(j, &a, &cap, v);
-        } else if (g->stars == 1) {
-            const V list = jj_to_list(j, v);
-            for (size_t k = 0; k < list.list->n; k++)
-                push_arg(j, &a, &cap, list.list->v[k]);
-        } else if (v.kind == JJ_DICT) {
-            for (size_t k = 0; k < v.dict->n; k++) {
-                if (v.dict->v[k].key.kind != JJ_STR)
-                    jj_fail(j, "the keys after ** are texts");
-                push_keyword(j, &a, &cap_kw, v.dict->v[k].key.s, v.dict->v[k].value);
-            }
-        } else {
+        if (g->name.kind == JJ_STR)
+            name_argument(j, &a.named, g->name, v);
+        else if (g->stars == 0)
+            jj_append(j, &a.list, v);
+        else if (g->stars == 1)
+            for (struct jj_iter *it = jj_walk(j, v); jj_next(j, it, &x);)
+                jj_append(j, &a.list, x);
+        else if (v.kind != JJ_DICT)
             jj_fail(j, "** needs a dict");
-        }
+        else
+            for (size_t k = 0; k < v.dict->n; k++)
+                name_argument(j, &a.named, v.dict->v[k].key, v.dict->v[k].value);
     }
     return a;
 }
 
-/* Binds the arguments of a macro; those that stay MISSING get their defaults. */
-static void bind(struct jinja *j, struct jj_frame *f, const struct jj_node *m, const struct jj_args *a)
+/* Binds the arguments of a macro, and takes the named ones out of `a`. Those that stay MISSING get defaults. */
+static void bind(struct jinja *j, struct jj_frame *f, const struct jj_node *m, struct jj_args *a)
 {
     const size_t n = m->list.n;
-    V rest = jj_list(j, JJ_TUPLE), named = jj_dict(j, JJ_DICT);
-    for (size_t i = 0; i < a->n; i++)
-        if (i < n)
-            f->v[m->list.v[i]->place.slot] = a->v[i];
-        else
-            jj_append(j, rest, a->v[i]);
-    if (rest.list->n && !m->varargs_slot)
-        jj_fail(j, "macro '%.*s' takes %zu arguments", JJ_SHOWN(m->v.s), n);
-    for (size_t k = 0; k < a->n_kw; k++) {
-        size_t i = a->n;
-        jj_work(j, 4 * n);
-        while (i < n && !jj_same(m->list.v[i]->v.s, a->kw[k].name))
-            i++;
-        if (i < n)
-            f->v[m->list.v[i]->place.slot] = a->kw[k].value;
-        else if (m->kwargs_slot)
-            jj_set(j, named.dict, (V){ .kind = JJ_STR, .s = a->kw[k].name }, a->kw[k].value);
-        else
-            jj_fail(j, "macro '%.*s' has no argument '%.*s'", JJ_SHOWN(m->v.s),
-                    JJ_SHOWN(a->kw[k].name));
+    for (size_t i = 0; i < n; i++) {
+        V *v = &f->v[m->list.v[i]->place.slot];
+        if (i < a->list.n)
+            *v = a->list.v[i];
+        else if (a->named.n)
+            jj_remove(j, &a->named, m->list.v[i]->v, v);
     }
-    if (m->varargs_slot)
-        f->v[m->varargs_slot - 1] = rest;
+    if (a->list.n > n && !m->varargs_slot)
+        jj_fail(j, "macro '%.*s' takes %zu arguments", JJ_SHOWN(m->v.s), n);
+    if (a->named.n && !m->kwargs_slot)
+        jj_fail(j, "macro '%.*s' has no argument '%.*s'", JJ_SHOWN(m->v.s), JJ_SHOWN(a->named.v[0].key.s));
+    if (m->varargs_slot) {
+        const V rest = f->v[m->varargs_slot - 1] = jj_list(j, JJ_TUPLE);
+        for (size_t i = n; i < a->list.n; i++)
+            jj_append(j, rest.list, a->list.v[i]);
+    }
     if (m->kwargs_slot)
-        f->v[m->kwargs_slot - 1] = named;
+        *(f->v[m->kwargs_slot - 1] = jj_dict(j, JJ_DICT)).dict = a->named;
 }
 
 /* Runs the body and keeps its output. */
@@ -192,15 +174,14 @@ static enum flow capture(struct jinja *j, struct jj_frame *f, const struct jj_no
     return flow;
 }
 
-static V call_macro(struct jinja *j, const struct jj_call *c, const struct jj_args *a)
+static V call_macro(struct jinja *j, const struct jj_call *c, struct jj_args *a)
 {
     const struct jj_node *m = c->macro;
-    struct jj_frame *f = new_frame(j, c->closure, m->scope);
+    struct jj_frame *f = entered(j, c->closure, m->scope);
     V text;
     if (++j->calls > JJ_DEPTH)
         jj_fail(j, "more than %d calls in each other", JJ_DEPTH);
     bind(j, f, m, a);
-    enter(j, f);
     for (size_t i = 0; i < m->list.n; i++) {
         V *v = &f->v[m->list.v[i]->place.slot];
         const size_t first = m->list.n - m->defaults.n;
@@ -215,7 +196,7 @@ static V call_macro(struct jinja *j, const struct jj_call *c, const struct jj_ar
 static V call(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
 {
     const V callee = evaluate(j, f, n->a);
-    const struct jj_args a = arguments(j, f, n);
+    struct jj_args a = arguments(j, f, n);
     j->line = n->line;
     if (callee.kind == JJ_UNDEFINED && callee.s)
         jj_fail(j, "'%.*s' is undefined", JJ_SHOWN(callee.s));
@@ -254,7 +235,7 @@ static V elements(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
     }
     V list = jj_list(j, n->kind == N_LIST ? JJ_LIST : JJ_TUPLE);
     for (size_t i = 0; i < n->list.n; i++)
-        jj_append(j, list, evaluate(j, f, n->list.v[i]));
+        jj_append(j, list.list, evaluate(j, f, n->list.v[i]));
     return list;
 }
 
@@ -263,8 +244,7 @@ static V item(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
     const V of = evaluate(j, f, n->a);
     if (n->b->kind != N_SLICE)
         return jj_item(j, of, evaluate(j, f, n->b));
-    const V none = jj_none(), from = n->b->a ? evaluate(j, f, n->b->a) : none;
-    const V to = n->b->b ? evaluate(j, f, n->b->b) : none, step = n->b->c ? evaluate(j, f, n->b->c) : none;
+    const V from = evaluate(j, f, n->b->a), to = evaluate(j, f, n->b->b), step = evaluate(j, f, n->b->c);
     return jj_slice_of(j, of, from, to, step);
 }
 
@@ -293,7 +273,7 @@ static V evaluate_inner(struct jinja *j, struct jj_frame *f, const struct jj_nod
         v = *variable(f, n->place);
         return v.kind == JJ_MISSING ? jj_undefined(n->v.s) : v;
     case N_TUPLE: case N_LIST: case N_DICT: return elements(j, f, n);
-    case N_ATTR: return jj_attr(j, evaluate(j, f, n->a), n->v.s);
+    case N_ATTR: return jj_attr(j, evaluate(j, f, n->a), n->v);
     case N_ITEM: return item(j, f, n);
     case N_CALL: return call(j, f, n);
     case N_FILTER: case N_TEST: return filtered(j, f, n, NULL);
@@ -313,8 +293,11 @@ static V evaluate_inner(struct jinja *j, struct jj_frame *f, const struct jj_nod
     }
 }
 
+/* MISSING if there is no node. */
 static V evaluate(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
 {
+    if (!n)
+        return (V){0};
     jj_step(j, 1);
     j->line = n->line;
     if (++j->evals > JJ_EVALS)
@@ -399,14 +382,10 @@ static void check_space_refs(struct jinja *j, struct jj_frame *f, const struct j
 static enum flow captured_statement(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
 {
     V text;
-    struct jj_frame *inner = n->kind == N_WITH ? new_frame(j, f, n->scope) : entered(j, f, n->scope);
-    if (n->kind == N_WITH) {
-        for (size_t i = 0; i < n->list.n; i++)
-            assign(j, inner, n->list.v[i], evaluate(j, f, n->defaults.v[i]));
-        enter(j, inner);
-        return block(j, inner, &n->body);
-    }
-    if (n->kind == N_GENERATION)
+    struct jj_frame *inner = entered(j, f, n->scope);
+    for (size_t i = 0; n->kind == N_WITH && i < n->list.n; i++)
+        assign(j, inner, n->list.v[i], evaluate(j, f, n->defaults.v[i]));
+    if (n->kind == N_WITH || n->kind == N_GENERATION)
         return block(j, inner, &n->body);
     const enum flow flow = capture(j, inner, &n->body, &text);
     if (flow != GO)

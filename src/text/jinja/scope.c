@@ -15,17 +15,17 @@ static struct jj_scope *new_scope(struct jinja *j, struct jj_scope *parent)
     return s;
 }
 
-static struct jj_symbol *own(struct jinja *j, struct jj_scope *s, const struct jj_str *name)
+static struct jj_symbol *own(struct jinja *j, struct jj_scope *s, V name)
 {
     jj_work(j, 4 * s->n);
     for (size_t i = 0; i < s->n; i++)
-        if (jj_same(s->v[i].name, name))
+        if (jj_same(s->v[i].name.s, name.s))
             return &s->v[i];
     return NULL;
 }
 
 /* The name in the scope or in one around it. */
-static bool find(struct jinja *j, struct jj_scope *s, const struct jj_str *name, struct jj_place *at)
+static bool find(struct jinja *j, struct jj_scope *s, V name, struct jj_place *at)
 {
     for (at->hops = 0; s; s = s->parent, at->hops++) {
         const struct jj_symbol *y = own(j, s, name);
@@ -37,7 +37,7 @@ static bool find(struct jinja *j, struct jj_scope *s, const struct jj_str *name,
     return false;
 }
 
-static struct jj_symbol *add(struct jinja *j, struct jj_scope *s, const struct jj_str *name,
+static struct jj_symbol *add(struct jinja *j, struct jj_scope *s, V name,
                              enum jj_load load)
 {
     s->v = jj_grow(j, s->v, s->n, &s->cap, sizeof *s->v);
@@ -51,22 +51,15 @@ static void load_outer(struct jinja *j, struct jj_scope *s, struct jj_symbol *y,
     y->load = find(j, s->parent, y->name, &y->outer) ? LOAD_OUTER : otherwise;
 }
 
-static void store_name(struct jinja *j, struct jj_scope *s, const struct jj_str *name)
+/* A name that the scope sets, or that gets its value before the block begins (`param`); returns its slot. */
+static unsigned store(struct jinja *j, struct jj_scope *s, V name, bool param)
 {
     struct jj_symbol *y = own(j, s, name);
     if (!y) {
-        y = add(j, s, name, LOAD_NOTHING);
-        load_outer(j, s, y, LOAD_NOTHING);
-    }
-    y->stored = true;
-}
-
-/* A name that gets its value before the block begins; returns its slot. */
-static unsigned declare(struct jinja *j, struct jj_scope *s, const struct jj_str *name)
-{
-    struct jj_symbol *y = own(j, s, name);
-    if (!y)
         y = add(j, s, name, LOAD_PARAM);
+        if (!param)
+            load_outer(j, s, y, LOAD_NOTHING);
+    }
     y->stored = true;
     return (unsigned)(y - s->v);
 }
@@ -88,10 +81,8 @@ static void collect_target(struct jinja *j, struct jj_scope *s, struct jj_node *
             collect_target(j, s, n->list.v[i], param);
         return;
     }
-    if (n->kind != N_SPACE_REF && param)
-        declare(j, s, n->v.s);
-    else if (n->kind != N_SPACE_REF)
-        store_name(j, s, n->v.s);
+    if (n->kind != N_SPACE_REF)
+        store(j, s, n->v, param);
     collect(j, s, n);
 }
 
@@ -120,12 +111,12 @@ static void collect(struct jinja *j, struct jj_scope *s, struct jj_node *n)
     switch (n->kind) {
     case N_NAME: case N_SPACE_REF:
         jj_push(j, &s->uses, n);
-        if (!find(j, s, n->v.s, &n->place))
-            add(j, s, n->v.s, LOAD_RESOLVE);
+        if (!find(j, s, n->v, &n->place))
+            add(j, s, n->v, LOAD_RESOLVE);
         return;
     case N_IF: collect_if(j, s, n); return;
     case N_MACRO:
-        store_name(j, s, n->v.s);
+        store(j, s, n->v, false);
         jj_push(j, &s->uses, n);
         break;
     case N_SET: collect(j, s, n->b); collect_target(j, s, n->a, false); return;
@@ -153,7 +144,7 @@ static void open_block(struct jinja *j, struct jj_scope *outer, struct jj_node *
 static void finish(struct jinja *j, struct jj_scope *s)
 {
     for (size_t i = 0; i < s->uses.n; i++)
-        find(j, s, s->uses.v[i]->v.s, &s->uses.v[i]->place);
+        find(j, s, s->uses.v[i]->v, &s->uses.v[i]->place);
     for (size_t i = 0; i < s->blocks.n; i++)
         open_block(j, s, s->blocks.v[i]);
 }
@@ -167,7 +158,7 @@ static void finish_set_filter(struct jinja *j, struct jj_scope *s, struct jj_nod
     if (s->n > names) {
         j->line = filter->line;
         jj_fail(j, "the filter of a set block names '%.*s', which its block does not",
-                JJ_SHOWN(s->v[names].name));
+                JJ_SHOWN(s->v[names].name.s));
     }
     finish(j, s);
 }
@@ -187,8 +178,8 @@ static void open_test_and_else(struct jinja *j, struct jj_scope *outer, struct j
  * their name. */
 static unsigned rest_slot(struct jinja *j, struct jj_node *macro, int bit, const char *name)
 {
-    const struct jj_str *y = jj_cstr(j, name).s;
-    return !(macro->op & bit) || own(j, macro->scope, y) ? 0 : declare(j, macro->scope, y) + 1;
+    const V y = jj_cstr(j, name);
+    return !(macro->op & bit) || own(j, macro->scope, y) ? 0 : store(j, macro->scope, y, true) + 1;
 }
 
 static void open_block(struct jinja *j, struct jj_scope *outer, struct jj_node *n)
@@ -196,7 +187,7 @@ static void open_block(struct jinja *j, struct jj_scope *outer, struct jj_node *
     struct jj_scope *s = n->scope = new_scope(j, outer);
     if (n->kind == N_FOR) {
         collect_target(j, s, n->a, true);
-        n->self_slot = declare(j, s, jj_cstr(j, "loop").s);
+        n->self_slot = store(j, s, jj_cstr(j, "loop"), true);
     }
     for (size_t i = 0; i < n->list.n; i++)
         collect_target(j, s, n->list.v[i], true);

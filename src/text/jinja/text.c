@@ -56,10 +56,6 @@ static bool is_cased(struct jinja *j, uint32_t c, bool *upper)
     return *upper || u != n || memcmp(self, to_upper, n);
 }
 
-V jj_lowered(struct jinja *j, V text)
-{
-    return jj_change_case(j, &(struct jj_in){ .self = text, .how = 'l' });
-}
 V jj_change_case(struct jinja *j, In x)
 {
     const struct jj_str *s = x->self.s;
@@ -151,7 +147,7 @@ static size_t find_before(struct jinja *j, const struct jj_str *s, const struct 
 {
     for (size_t at = end; at >= word->n; at--) {
         jj_work(j, 2);
-        if (s->s[at - 1] != word->s[word->n - 1] || s->s[at - word->n] != word->s[0])
+        if (word->n && (s->s[at - 1] != word->s[word->n - 1] || s->s[at - word->n] != word->s[0]))
             continue;
         jj_work(j, word->n / 8);
         if (!memcmp(s->s + at - word->n, word->s, word->n))
@@ -177,7 +173,7 @@ static V split_words(struct jinja *j, const struct jj_str *s, int64_t most, bool
             at = end;
         while (at != end && (next = pass(j, s, at, right, &c), !unicode_is_space(c)))
             at = next;
-        jj_append(j, list, jj_str(j, s->s + MIN(at, word), MAX(at, word) - MIN(at, word)));
+        jj_append(j, list.list, jj_str(j, s->s + MIN(at, word), MAX(at, word) - MIN(at, word)));
     }
 }
 
@@ -190,7 +186,7 @@ void jj_reverse(struct jj_list *l)
     }
 }
 
-static V split(struct jinja *j, In x)
+V jj_split(struct jinja *j, In x)
 {
     const struct jj_str *s = x->self.s;
     const bool right = x->how == RIGHT;
@@ -205,20 +201,16 @@ static V split(struct jinja *j, In x)
         size_t from = 0, end = s->n, at;
         while ((most < 0 || (int64_t)list.list->n < most) &&
                (at = right ? find_before(j, s, word, end) : jj_find(j, s, word, from)) != SIZE_MAX) {
-            jj_append(j, list, right ? jj_str(j, s->s + at + word->n, end - at - word->n)
+            jj_append(j, list.list, right ? jj_str(j, s->s + at + word->n, end - at - word->n)
                                      : jj_str(j, s->s + from, at - from));
             end = right ? at : end;
             from = right ? from : at + word->n;
         }
-        jj_append(j, list, jj_str(j, s->s + from, end - from));
+        jj_append(j, list.list, jj_str(j, s->s + from, end - from));
     }
     if (right)
         jj_reverse(list.list);
     return list;
-}
-V jj_split(struct jinja *j, V text, const char *word)
-{
-    return split(j, &(struct jj_in){ .self = text, .p = { jj_cstr(j, word) } });
 }
 
 V jj_split_lines(struct jinja *j, In x)
@@ -232,11 +224,11 @@ V jj_split_lines(struct jinja *j, In x)
         if (!((c >= 10 && c <= 13) || (c >= 0x1c && c <= 0x1e) || c == 0x85 || c == 0x2028 || c == 0x2029))
             continue;
         n += c == '\r' && i + 1 < s->n && s->s[i + 1] == '\n';
-        jj_append(j, list, jj_str(j, s->s + from, i + (jj_truth(x->p[0]) ? n : 0) - from));
+        jj_append(j, list.list, jj_str(j, s->s + from, i + (jj_truth(x->p[0]) ? n : 0) - from));
         from = i + n;
     }
     if (from < s->n)
-        jj_append(j, list, jj_str(j, s->s + from, s->n - from));
+        jj_append(j, list.list, jj_str(j, s->s + from, s->n - from));
     return list;
 }
 
@@ -296,16 +288,15 @@ int64_t jj_bound(struct jinja *j, V v, int64_t n, bool back, int64_t otherwise, 
     return MIN(i, back ? n - 1 : n);
 }
 
-/* The part of the text that the arguments from and to of a search give; *shift: where it begins, in code
- * points. */
-static const struct jj_str *part(struct jinja *j, In x, size_t *shift, bool *none)
+/* The part of the text between the bounds of a search; NULL: no part, not even an empty one. */
+static const struct jj_str *part(struct jinja *j, In x)
 {
     const struct jj_str *s = x->self.s;
     const V first = x->p[1];
     const int64_t n = (int64_t)s->chars, from = jj_bound(j, first, n, false, 0, "start"),
                   to = jj_bound(j, x->p[2], n, false, n, "end");
-    *shift = (size_t)from;
-    *none = from > to || (jj_whole(first) && jj_i(first) > n);
+    if (from > to || (jj_whole(first) && jj_i(first) > n))
+        return NULL;
     return from == 0 && to == n ? s : jj_slice(j, s, (size_t)from, (size_t)to).s;
 }
 
@@ -316,14 +307,14 @@ static bool affix(struct jinja *j, const struct jj_str *s, const struct jj_str *
 }
 static V has_affix(struct jinja *j, In x)
 {
-    size_t shift;
-    bool none;
-    const struct jj_str *s = part(j, x, &shift, &none);
-    const struct jj_list *words = x->p[0].kind == JJ_TUPLE ? x->p[0].list : NULL;
-    for (size_t i = 0; i < (words ? words->n : 1); i++)
-        if (affix(j, s, jj_need_text(j, words ? words->v[i] : x->p[0], "startswith"), x->how == RIGHT) &&
-            !none)
+    const struct jj_str *s = part(j, x);
+    const bool several = x->p[0].kind == JJ_TUPLE;
+    const V *words = several ? x->p[0].list->v : x->p;
+    for (size_t i = 0; i < (several ? x->p[0].list->n : 1); i++) {
+        const struct jj_str *word = jj_need_text(j, words[i], "startswith");
+        if (s && affix(j, s, word, x->how == RIGHT))
             return jj_bool(true);
+    }
     return jj_bool(false);
 }
 static V without_affix(struct jinja *j, In x)
@@ -337,15 +328,11 @@ static V without_affix(struct jinja *j, In x)
 /* find, rfind and index */
 static V search(struct jinja *j, In x)
 {
-    size_t shift, at = SIZE_MAX;
-    bool none;
-    const struct jj_str *word = jj_need_text(j, x->p[0], "find"), *s = part(j, x, &shift, &none);
-    if (!none && word->n == 0)
-        at = x->how == RIGHT ? s->n : 0;
-    else if (!none)
-        at = x->how == RIGHT ? find_before(j, s, word, s->n) : jj_find(j, s, word, 0);
+    const struct jj_str *word = jj_need_text(j, x->p[0], "find"), *s = part(j, x);
+    const bool right = x->how == RIGHT;
+    const size_t at = !s ? SIZE_MAX : right ? find_before(j, s, word, s->n) : jj_find(j, s, word, 0);
     if (at != SIZE_MAX)
-        return jj_int((int64_t)(shift + jj_str(j, s->s, at).s->chars));
+        return jj_int((int64_t)jj_str(j, x->self.s->s, (size_t)(s->s + at - x->self.s->s)).s->chars);
     if (x->how == 'i')
         jj_fail(j, "index: the text does not occur");
     return jj_int(-1);
@@ -376,35 +363,27 @@ V jj_join(struct jinja *j, V texts, V separator)
 }
 static V join(struct jinja *j, In x) { return jj_join(j, x->p[0], x->self); }
 
-/* Fills a text up to a width: how LEFT keeps it left, RIGHT right, 0 in the middle. */
+/* Fills a text up to a width: how LEFT keeps it left, RIGHT right, 0 in the middle; 'z' puts zeros after its
+ * sign. */
 static V pad(struct jinja *j, In x)
 {
-    const V v = x->self;
+    const struct jj_str *s = x->self.s;
     const int64_t width = jj_need_whole(j, x->p[0], 0, "width");
-    const struct jj_str *fill = jj_need_text(j, jj_or(x->p[1], jj_cstr(j, " ")), "fill");
-    const size_t n = width > (int64_t)v.s->chars ? (size_t)width - v.s->chars : 0;
+    const V filling = jj_or(x->p[1], jj_cstr(j, x->how == 'z' ? "0" : " "));
+    const struct jj_str *fill = jj_need_text(j, filling, "fill");
+    const size_t n = width > (int64_t)s->chars ? (size_t)width - s->chars : 0;
     if (fill->chars != 1 || n > JJ_OUTPUT)
         jj_fail(j, "the fill is one character, the width at most %d", JJ_OUTPUT);
-    const size_t left = x->how == LEFT ? 0 : x->how == RIGHT ? n : n / 2 + (n & (size_t)width & 1);
+    const size_t left = x->how == LEFT ? 0 : x->how ? n : n / 2 + (n & (size_t)width & 1);
+    const size_t sign = x->how == 'z' && s->n && strchr("+-", s->s[0]);
     struct jj_text t = {0};
+    jj_put(j, &t, s->s, sign);
     for (size_t i = 0; i <= n; i++) {
         if (i == left)
-            jj_put_str(j, &t, v);
+            jj_put(j, &t, s->s + sign, s->n - sign);
         if (i < n)
             jj_put(j, &t, fill->s, fill->n);
     }
-    return jj_text(j, &t);
-}
-static V zfill(struct jinja *j, In x)
-{
-    const struct jj_str *s = x->self.s;
-    const size_t sign = s->n && strchr("+-", s->s[0]);
-    struct jj_in digits = { .self = jj_str(j, s->s + sign, s->n - sign), .how = RIGHT };
-    digits.p[0] = jj_int(jj_need_whole(j, x->p[0], 0, "width") - (int64_t)sign);
-    digits.p[1] = jj_cstr(j, "0");
-    struct jj_text t = {0};
-    jj_put(j, &t, s->s, sign);
-    jj_put_str(j, &t, pad(j, &digits));
     return jj_text(j, &t);
 }
 
@@ -415,18 +394,13 @@ static V zfill(struct jinja *j, In x)
 static const V *field(struct jinja *j, const struct jj_args *a, const struct jj_str *name, size_t *next)
 {
     const size_t digits = strspn(name->s, "0123456789");
-    if (digits < name->n) {
-        jj_work(j, 4 * a->n_kw);
-        for (size_t k = 0; k < a->n_kw; k++)
-            if (jj_same(a->kw[k].name, name))
-                return &a->kw[k].value;
-        return NULL;
-    }
+    if (digits < name->n)
+        return jj_get(j, &a->named, (V){ .kind = JJ_STR, .s = name });
     if (digits > 4 || (name->n ? *next != 0 && *next != SIZE_MAX : *next == SIZE_MAX))
         jj_fail(j, "format: {} and {0} in one text");
     const size_t at = name->n ? (size_t)strtoul(name->s, NULL, 10) : *next;
     *next = name->n ? SIZE_MAX : *next + 1;
-    return at < a->n ? &a->v[at] : NULL;
+    return at < a->list.n ? &a->list.v[at] : NULL;
 }
 
 static V format(struct jinja *j, In x)
@@ -465,11 +439,9 @@ static void put_percent(struct jinja *j, struct jj_text *t, const char *spec, ch
         if (strspn(p, "0123456789") > 3)
             jj_fail(j, "%%: a width or precision of more than 3 digits");
     if (letter == 's' || letter == 'r') {
-        struct jj_text one = {0};
-        (letter == 's' ? jj_put_str : jj_put_repr)(j, &one, v);
+        (letter == 's' ? jj_put_str : jj_put_repr)(j, t, v);
         if (spec[0])
             jj_fail(j, "%%: a width of a text is not supported");
-        jj_put(j, t, one.s, one.n);
         return;
     }
     if (!strchr("difx", letter) || !jj_number(v) || (letter == 'x' && !jj_whole(v)))
@@ -490,33 +462,27 @@ static void put_percent(struct jinja *j, struct jj_text *t, const char *spec, ch
 
 V jj_format_percent(struct jinja *j, const struct jj_str *s, V values)
 {
+    enum { MAY_STAY = JJ_KIND(DICT) | JJ_KIND(LIST) | JJ_KIND(UNDEFINED) | JJ_KIND(RANGE_OF) };
     struct jj_text t = {0};
     const bool tuple = values.kind == JJ_TUPLE;
     const size_t n = tuple ? values.list->n : 1;
+    const V *v = tuple ? values.list->v : &values;
     size_t used = 0;
     for (size_t i = 0; i < s->n; i++) {
-        if (s->s[i] != '%') {
-            jj_put(j, &t, s->s + i, 1);
-            continue;
-        }
-        char spec[8];
-        size_t k = 0;
-        while (++i < s->n && strchr("0123456789.-+ ", s->s[i]) && s->s[i] && k < sizeof spec - 1)
-            spec[k++] = s->s[i];
-        spec[k] = 0;
+        char spec[8] = "";
+        const bool plain = s->s[i] != '%';
+        for (size_t k = 0; !plain && ++i < s->n && s->s[i] && strchr("0123456789.-+ ", s->s[i]) && k < 7; k++)
+            spec[k] = s->s[i];
         if (i >= s->n)
             jj_fail(j, "%%: the format is not complete");
-        if (s->s[i] == '%') {
-            jj_puts(j, &t, "%");
-            continue;
-        }
-        if (used == n)
+        if (plain || s->s[i] == '%')
+            jj_put(j, &t, s->s + i, 1);
+        else if (used == n)
             jj_fail(j, "%%: more conversions than values");
-        put_percent(j, &t, spec, s->s[i], tuple ? values.list->v[used] : values);
-        used++;
+        else
+            put_percent(j, &t, spec, s->s[i], v[used++]);
     }
-    if (used < n && values.kind != JJ_DICT && values.kind != JJ_LIST && values.kind != JJ_UNDEFINED &&
-        values.kind != JJ_RANGE_OF)
+    if (used < n && !(MAY_STAY >> values.kind & 1))
         jj_fail(j, "%%: fewer conversions than values");
     return jj_text(j, &t);
 }
@@ -536,9 +502,9 @@ const struct jj_builtin jj_str_methods[] = {
     { "removeprefix", "word", 1, without_affix }, { "removesuffix", "word", 1, without_affix, RIGHT },
     { "replace", "old new count", 2, m_replace }, { "rfind", "word start end", 1, search, RIGHT },
     { "rindex" }, { "rjust", "width fill", 1, pad, RIGHT }, { "rpartition", "sep", 1, partition, RIGHT },
-    { "rsplit", "sep maxsplit", 0, split, RIGHT }, { "rstrip", "chars", 0, jj_strip, RIGHT },
-    { "split", "sep maxsplit", 0, split }, { "splitlines", "keepends", 0, jj_split_lines },
+    { "rsplit", "sep maxsplit", 0, jj_split, RIGHT }, { "rstrip", "chars", 0, jj_strip, RIGHT },
+    { "split", "sep maxsplit", 0, jj_split }, { "splitlines", "keepends", 0, jj_split_lines },
     { "startswith", "word start end", 1, has_affix }, { "strip", "chars", 0, jj_strip, LEFT | RIGHT },
     { "swapcase" }, { "title", "", 0, jj_change_case, 't' }, { "translate" },
-    { "upper", "", 0, jj_change_case, 'u' }, { "zfill", "width", 1, zfill }, { NULL },
+    { "upper", "", 0, jj_change_case, 'u' }, { "zfill", "width", 1, pad, 'z' }, { NULL },
 };

@@ -91,7 +91,7 @@ void jj_puts(struct jinja *j, struct jj_text *t, const char *s) { jj_put(j, t, s
 V jj_str(struct jinja *j, const char *s, size_t n)
 {
     struct jj_str *r = jj_alloc(j, sizeof *r);
-    *r = (struct jj_str){ n ? s : "", n, 0, false };         /* a text that never grew has no bytes */
+    *r = (struct jj_str){ s ? s : "", n, 0, false };         /* a text that never grew has no bytes */
     for (size_t i = 0; i < n; i++)
         r->chars += ((unsigned char)s[i] & 0xc0) != 0x80;
     jj_work(j, JJ_STEP + n / 4);
@@ -115,9 +115,7 @@ static size_t byte_of(struct jinja *j, const struct jj_str *s, size_t i)
 
 V jj_slice(struct jinja *j, const struct jj_str *s, size_t from, size_t to)
 {
-    if (from >= to)
-        return jj_str(j, "", 0);
-    const size_t a = byte_of(j, s, from), b = byte_of(j, s, to);
+    const size_t a = byte_of(j, s, from), b = from < to ? byte_of(j, s, to) : a;
     return jj_str(j, s->s + a, b - a);
 }
 
@@ -139,9 +137,8 @@ V jj_list(struct jinja *j, enum jj_kind kind)
     return (V){ .kind = kind, .list = l };
 }
 
-void jj_append(struct jinja *j, V list, V v)
+void jj_append(struct jinja *j, struct jj_list *l, V v)
 {
-    struct jj_list *l = list.list;
     l->v = jj_grow(j, l->v, l->n, &l->cap, sizeof *l->v);
     l->v[l->n++] = v;
 }
@@ -150,7 +147,7 @@ V jj_tuple(struct jinja *j, const V *v, size_t n)
 {
     V t = jj_list(j, JJ_TUPLE);
     for (size_t i = 0; i < n; i++)
-        jj_append(j, t, v[i]);
+        jj_append(j, t.list, v[i]);
     return t;
 }
 
@@ -363,7 +360,7 @@ V jj_to_list(struct jinja *j, V v)
 {
     V list = jj_list(j, JJ_LIST), x;
     for (struct jj_iter *it = jj_walk(j, v); jj_next(j, it, &x);)
-        jj_append(j, list, x);
+        jj_append(j, list.list, x);
     return list;
 }
 
@@ -463,10 +460,9 @@ size_t *jj_order(struct jinja *j, const V *keys, size_t n, bool reverse)
 
 size_t jj_find(struct jinja *j, const struct jj_str *s, const struct jj_str *word, size_t from)
 {
-    const size_t left = from < s->n ? s->n - from : 0;
-    const char *p = left ? memmem(s->s + from, left, word->s, word->n) : NULL;
+    const char *p = memmem(s->s + from, s->n - from, word->s, word->n);
     const size_t at = p ? (size_t)(p - s->s) : SIZE_MAX;
-    jj_work(j, 16 + ((p ? at - from : left) + word->n) / 2);
+    jj_work(j, 16 + ((p ? at : s->n) - from + word->n) / 2);
     return at;
 }
 
@@ -475,7 +471,7 @@ bool jj_contains(struct jinja *j, V box, V v)
     if (box.kind == JJ_STR) {
         if (v.kind != JJ_STR)
             jj_fail(j, "'in' of a text needs a text, found a %s", jj_type(v));
-        return v.s->n == 0 || jj_find(j, box.s, v.s, 0) != SIZE_MAX;
+        return jj_find(j, box.s, v.s, 0) != SIZE_MAX;
     }
     if (box.kind == JJ_DICT || (box.kind == JJ_VIEW && box.view->part == JJ_KEYS))
         return jj_get(j, box.kind == JJ_DICT ? box.dict : box.view->dict, v) != NULL;

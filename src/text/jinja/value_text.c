@@ -33,7 +33,7 @@ V jj_from_json(struct jinja *j, const struct json *v)
     case JS_ARRAY: {
         V list = jj_list(j, JJ_LIST);
         for (struct js_walk w = js_walk(v); js_next(&w, NULL, &one);)
-            jj_append(j, list, jj_from_json(j, &one));
+            jj_append(j, list.list, jj_from_json(j, &one));
         return list;
     }
     case JS_OBJECT: {
@@ -258,10 +258,7 @@ V jj_to_json(struct jinja *j, V v, const V *indent, const V *separators, bool as
         const int64_t n = MAX(jj_i(*indent), 0);
         if (n > 1000)
             jj_fail(j, "tojson: indent %lld is above 1000", (long long)n);
-        struct jj_text spaces = {0};
-        for (int64_t i = 0; i < n; i++)
-            jj_puts(j, &spaces, " ");
-        p.indent = jj_text(j, &spaces).s;
+        p.indent = jj_str(j, memset(jj_alloc(j, (size_t)n), ' ', (size_t)n), (size_t)n).s;
     } else if (indent->kind == JJ_STR) {
         p.indent = indent->s;
     } else if (jj_given(*indent)) {
