@@ -9,12 +9,8 @@
 /* The functions of a table have the same parameters. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
-/* An undefined value where the filter computes with it. */
-static V defined(struct jinja *j, V v)
-{
-    jj_need_defined(j, v, "'value' is undefined");
-    return v;
-}
+/* v; an error where a filter computes with an undefined value. */
+static V defined(struct jinja *j, V v) { return jj_need_defined(j, v, "'value' is undefined"); }
 
 /* The attribute "a.b.0" of v, as make_attrgetter of jinja2; `missing` where it is undefined. */
 static V attribute(struct jinja *j, V v, V name, V missing)
@@ -42,10 +38,8 @@ static V attribute(struct jinja *j, V v, V name, V missing)
 static V string(struct jinja *j, In x) { return x->self; }
 static V safe(struct jinja *j, In x)
 {
-    struct jj_str *s = jj_alloc(j, sizeof *s);
-    *s = *x->self.s;
-    s->safe = true;
-    return (V){ .kind = JJ_STR, .s = s };
+    const struct jj_str *s = x->self.s;
+    return JJ_BOX(j, JJ_STR, struct jj_str, s->s, s->n, s->chars, true);
 }
 static V replace(struct jinja *j, In x)
 {
@@ -59,15 +53,14 @@ static V replace(struct jinja *j, In x)
 static V indent(struct jinja *j, In x)
 {
     const V width = jj_or(x->p[0], jj_int(4));
-    struct jj_text all = {0}, t = {0};
+    struct jj_text t = {0};
     if (x->self.kind != JJ_STR || (width.kind != JJ_STR && !jj_whole(width)))
         jj_fail(j, "indent: a text, and a width or a text are needed");
     const V pad = width.kind == JJ_STR
                       ? width
                       : jj_operation(j, '*', jj_cstr(j, " "), jj_int(MIN(jj_i(width), JJ_OUTPUT)));
-    jj_put_str(j, &all, x->self);
-    jj_puts(j, &all, "\n");
-    const V lines = jj_split_lines(j, &(struct jj_in){ .self = jj_text(j, &all) });
+    const V all = jj_operation(j, '+', x->self, jj_cstr(j, "\n"));
+    const V lines = jj_split_lines(j, &(struct jj_in){ .self = all });
     for (size_t i = 0; i < lines.list->n; i++) {
         const struct jj_str *line = lines.list->v[i].s;
         if (i)
@@ -93,15 +86,6 @@ static V join(struct jinja *j, In x)
     return jj_text(j, &t);
 }
 
-static V tojson(struct jinja *j, In x)
-{
-    return jj_to_json(j, x->self, &x->p[1], &x->p[2], jj_truth(x->p[0]), jj_truth(x->p[3]));
-}
-static V from_json(struct jinja *j, In x)
-{
-    return jj_parse_json(j, jj_need_text(j, x->self, "from_json"));
-}
-
 static V wordcount(struct jinja *j, In x)
 {
     const struct jj_str *s = x->self.s;
@@ -121,12 +105,10 @@ static V format(struct jinja *j, In x)
 {
     if (x->a->named.n)
         jj_fail(j, "format: names are not supported");
-    return jj_format_percent(j, jj_to_str(j, x->self).s, jj_tuple(j, x->a->list.v, x->a->list.n));
+    return jj_operation(j, '%', jj_to_str(j, x->self), jj_tuple(j, x->a->list.v, x->a->list.n));
 }
 
 /* ---- numbers ---- */
-
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 /* Python's int(text, base) and float(text): white space around, single underscores between digits. */
 static bool number_text(const struct jj_str *text, char out[100])
@@ -136,8 +118,8 @@ static bool number_text(const struct jj_str *text, char out[100])
     size_t n = 0;
     for (size_t i = 0; i < length; i++) {
         const bool under = s[i] == '_';
-        if (n == 99 || s[i] == 0 || (under && (i == 0 || i + 1 == length || !is_digit(s[i - 1]) ||
-                                               !is_digit(s[i + 1]))))
+        if (n == 99 || s[i] == 0 || (under && (i == 0 || i + 1 == length || !jj_is_digit(s[i - 1]) ||
+                                               !jj_is_digit(s[i + 1]))))
             return false;
         if (!under)
             out[n++] = s[i];
@@ -177,7 +159,7 @@ static V to_int(struct jinja *j, In x)
 {
     const V v = x->self, otherwise = jj_or(x->p[0], jj_int(0));
     const int64_t base = x->p[1].kind == JJ_MISSING ? 10 : jj_whole(x->p[1]) ? jj_i(x->p[1]) : 0;
-    double f = 0;
+    double f = v.kind == JJ_FLOAT ? v.f : NAN;
     int64_t i;
     if (base < 2 || base > 36)
         jj_fail(j, "int: base is a number from 2 to 36");
@@ -185,10 +167,7 @@ static V to_int(struct jinja *j, In x)
         return jj_int(jj_i(v));
     if (v.kind == JJ_STR && parse_int(j, v.s, (int)base, &i))
         return jj_int(i);
-    if (v.kind != JJ_FLOAT && (v.kind != JJ_STR || !parse_float(v.s, &f)))
-        return otherwise;
-    f = v.kind == JJ_FLOAT ? v.f : f;
-    if (!isfinite(f))
+    if ((v.kind == JJ_STR && !parse_float(v.s, &f)) || !isfinite(f))
         return otherwise;
     if (fabs(f) >= 9.2e18)
         jj_fail(j, "a number is beyond 64 bits");
@@ -210,22 +189,20 @@ static V absolute(struct jinja *j, In x)
         jj_fail(j, "abs of a %s", jj_type(v));
     if (v.kind == JJ_FLOAT)
         return jj_float(fabs(v.f));
-    if (jj_i(v) == INT64_MIN)
-        jj_fail(j, "a result is beyond 64 bits");
-    return jj_int(llabs(jj_i(v)));
+    return jj_i(v) < 0 ? jj_operation(j, '-', jj_int(0), v) : jj_int(jj_i(v));
 }
 static V rounded(struct jinja *j, In x)
 {
     const V v = x->self;
     const int64_t digits = x->p[0].kind == JJ_MISSING ? 0 : jj_whole(x->p[0]) ? jj_i(x->p[0]) : 99;
-    const struct jj_str *how = x->p[1].kind == JJ_STR ? x->p[1].s : NULL;
+    const bool up = jj_says(x->p[1], "ceil"), down = jj_says(x->p[1], "floor");
     char out[400];
     if (!jj_number(v) || digits < 0 || digits > 30 ||
-        (how && !jj_is(how, "common") && !jj_is(how, "ceil") && !jj_is(how, "floor")))
+        (x->p[1].kind == JJ_STR && !up && !down && !jj_says(x->p[1], "common")))
         jj_fail(j, "round: a number, digits from 0 to 30, and common, ceil or floor are needed");
-    if (how && !jj_is(how, "common")) {
+    if (up || down) {
         const double scale = pow(10, (double)digits), scaled = jj_f(v) * scale;
-        return jj_float((jj_is(how, "ceil") ? ceil(scaled) : floor(scaled)) / scale);
+        return jj_float((up ? ceil(scaled) : floor(scaled)) / scale);
     }
     if (jj_whole(v))
         return jj_int(jj_i(v));
@@ -315,8 +292,8 @@ static V sort(struct jinja *j, In x)
 static V dictsort(struct jinja *j, In x)
 {
     const V by = jj_or(x->p[1], jj_cstr(j, "key"));
-    const bool by_value = by.kind == JJ_STR && jj_is(by.s, "value");
-    if (x->self.kind != JJ_DICT || by.kind != JJ_STR || (!by_value && !jj_is(by.s, "key")))
+    const bool by_value = jj_says(by, "value");
+    if (x->self.kind != JJ_DICT || (!by_value && !jj_says(by, "key")))
         jj_fail(j, "dictsort: a dict, and by 'key' or 'value' are needed");
     const V list = jj_to_list(j, items_of(j, x->self));
     return sorted(j, list, jj_int(by_value), jj_truth(x->p[0]), jj_truth(x->p[2]));
@@ -327,10 +304,8 @@ static V unique(struct jinja *j, In x)
     V out = jj_list(j, JJ_LIST), seen = jj_dict(j, JJ_DICT), v;
     for (struct jj_iter *it = jj_walk(j, x->self); jj_next(j, it, &v);) {
         const V key = sort_key(j, v, x->p[1], jj_truth(x->p[0]));
-        if (!jj_get(j, seen.dict, key)) {
-            jj_set(j, seen.dict, key, v);
+        if (jj_set(j, seen.dict, key, v))
             jj_append(j, out.list, v);
-        }
     }
     return iterator(j, out);
 }
@@ -425,7 +400,7 @@ const struct jj_builtin jj_filters[] = {
     { "d", "default_value boolean", 0, otherwise }, { "default", "default_value boolean", 0, otherwise },
     { "dictsort", "case_sensitive by reverse", 0, dictsort }, { "first", "", 0, first },
     { "float", "default", 0, to_float, 0, DEFINED }, { "format", "*", 0, format },
-    { "from_json", "", 0, from_json }, { "indent", "width first blank", 0, indent, 0, DEFINED },
+    { "from_json", "", 0, jj_parse_json }, { "indent", "width first blank", 0, indent, 0, DEFINED },
     { "int", "default base", 0, to_int }, { "items", "", 0, items }, { "join", "d attribute", 0, join },
     { "last", "", 0, last }, { "length", "", 0, length }, { "list", "", 0, jj_copy },
     { "lower", "", 0, jj_change_case, 'l', TEXT }, { "map", "*", 0, apply, MAPPED },
@@ -437,7 +412,7 @@ const struct jj_builtin jj_filters[] = {
     { "select", "*", 0, apply, SELECTED }, { "selectattr", "*", 0, apply, SELECTED | BY_ATTRIBUTE },
     { "sort", "reverse case_sensitive attribute", 0, sort }, { "string", "", 0, string, 0, TEXT },
     { "sum", "attribute start", 0, sum }, { "title", "", 0, jj_change_case, 'w', TEXT },
-    { "tojson", "ensure_ascii indent separators sort_keys", 0, tojson },
+    { "tojson", "ensure_ascii indent separators sort_keys", 0, jj_to_json },
     { "trim", "chars", 0, jj_strip, LEFT | RIGHT, TEXT },
     { "unique", "case_sensitive attribute", 0, unique }, { "upper", "", 0, jj_change_case, 'u', TEXT },
     { "wordcount", "", 0, wordcount, 0, TEXT }, { NULL },

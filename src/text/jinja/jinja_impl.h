@@ -134,40 +134,39 @@ enum jj_node_kind {
     N_CONST, N_NAME, N_SPACE_REF, N_TUPLE, N_LIST, N_DICT, N_ATTR, N_ITEM, N_SLICE, N_CALL, N_FILTER, N_TEST,
     N_COND, N_NOT, N_AND, N_OR, N_NEG, N_POS, N_BINARY, N_CONCAT, N_COMPARE,
     /* statements */
-    N_OUTPUT, N_IF, N_FOR, N_SET, N_SET_BLOCK, N_MACRO, N_FILTER_BLOCK, N_GENERATION, N_WITH, N_BREAK,
-    N_CONTINUE,
+    N_OUTPUT, N_IF, N_FOR, N_SET, N_SET_BLOCK, N_MACRO, N_FILTER_BLOCK, N_WITH /* generation, too */,
+    N_BREAK, N_CONTINUE,
 };
 
 /* Where the value of a name lies: frames outwards, and the slot in that frame. */
 struct jj_place { unsigned hops, slot; };
 
 struct jj_nodes { struct jj_node **v; size_t n, cap; };
-struct jj_argument { V name; struct jj_node *value; int stars; };          /* name=value, *v, **v */
 struct jj_node {
     enum jj_node_kind kind;
     unsigned line, height;       /* height: of the operands below it */
     int op;                      /* N_BINARY; a node around an operand of N_COMPARE; N_MACRO: NAMES_.. */
     V v;                         /* N_CONST; N_NAME, N_ATTR, N_FILTER, N_TEST, N_MACRO, N_SPACE_REF: a name */
     struct jj_node *a, *b, *c;   /* operands; N_FOR: target, iterable, test; N_SET: target, value */
-    struct jj_nodes list;        /* elements, operands; N_IF: tests; N_MACRO: parameters, N_WITH: targets */
+    struct jj_nodes list;        /* elements, operands, arguments, parameters; N_IF: tests; N_WITH: targets */
     struct jj_nodes body, other; /* blocks; N_IF: one node of kind N_OUTPUT for each body */
     struct jj_nodes defaults;    /* N_MACRO; N_WITH: values */
-    struct jj_argument *args; size_t n_args;
     const struct jj_builtin *builtin;        /* N_FILTER, N_TEST; NULL: unknown */
-    V attr;                                  /* N_SPACE_REF: a name */
+    V name;                                  /* N_SPACE_REF: its attribute; an argument: its name, if any */
+    int stars;                               /* before an argument */
     struct jj_place place;                   /* N_NAME, N_SPACE_REF, N_MACRO */
     struct jj_scope *scope, *test_scope, *else_scope;
     unsigned kwargs_slot, varargs_slot;      /* N_MACRO: slot + 1; 0: the macro does not name it */
     unsigned self_slot;                      /* N_FOR: the slot of `loop` */
 };
 
-/* The names of a block that has its own. `load` says where a name's value comes from when the block
- * begins. */
+/* The names of a block that has its own. `load` says where a name's value comes from when the block begins;
+ * `stored` of a name is the number of names stored up to it, or 0. */
 enum jj_load { LOAD_PARAM, LOAD_RESOLVE, LOAD_OUTER, LOAD_NOTHING };
-struct jj_symbol { V name; enum jj_load load; bool stored; struct jj_place outer; };
+struct jj_symbol { V name; enum jj_load load; size_t stored; struct jj_place outer; };
 struct jj_scope {
     struct jj_scope *parent;
-    struct jj_symbol *v; size_t n, cap;
+    struct jj_symbol *v; size_t n, cap, stored;
     struct jj_nodes uses, blocks;            /* names, and blocks with scopes of their own */
 };
 /* The arguments that no parameter takes; which of them the body of a macro names. */
@@ -198,9 +197,12 @@ struct jinja {
 
 _Noreturn void jj_fail(struct jinja *j, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void *jj_alloc(struct jinja *j, size_t bytes);
+/* A value whose struct is a copy of what[0..size). */
+V jj_box(struct jinja *j, enum jj_kind kind, const void *what, size_t size);
+#define JJ_BOX(j, kind, type, ...) jj_box(j, kind, &(type){ __VA_ARGS__ }, sizeof(type))
 /* The arguments of %.*s for a name in a message. */
 #define JJ_SHOWN(name) (int)MIN((name)->n, 60u), (name)->s
-void jj_need_defined(struct jinja *j, V v, const char *unnamed);     /* the error of a value without a name */
+V jj_need_defined(struct jinja *j, V v, const char *unnamed);    /* v; the error of a value without a name */
 /* The array v of *cap elements of `size` bytes with room for n + 1. */
 void *jj_grow(struct jinja *j, void *v, size_t n, size_t *cap, size_t size);
 void jj_deeper(struct jinja *j);                        /* ++depth, or the limit's error */
@@ -231,6 +233,8 @@ V jj_cstr(struct jinja *j, const char *s);
 V jj_slice(struct jinja *j, const struct jj_str *s, size_t from, size_t to);        /* in code points */
 bool jj_is(const struct jj_str *s, const char *text);
 bool jj_same(const struct jj_str *a, const struct jj_str *b);
+static inline bool jj_is_digit(char c) { return c >= '0' && c <= '9'; }
+static inline bool jj_says(V v, const char *text) { return v.kind == JJ_STR && jj_is(v.s, text); }
 
 static inline V jj_undefined(const struct jj_str *name) { return (V){ .kind = JJ_UNDEFINED, .s = name }; }
 static inline V jj_none(void) { return (V){ .kind = JJ_NONE }; }
@@ -248,9 +252,9 @@ V jj_list(struct jinja *j, enum jj_kind kind);          /* empty */
 void jj_append(struct jinja *j, struct jj_list *l, V v);
 V jj_tuple(struct jinja *j, const V *v, size_t n);
 V jj_dict(struct jinja *j, enum jj_kind kind);
-void jj_set(struct jinja *j, struct jj_dict *d, V key, V value);
-V *jj_get(struct jinja *j, const struct jj_dict *d, V key);                 /* NULL: not there */
-bool jj_remove(struct jinja *j, struct jj_dict *d, V key, V *value);
+bool jj_set(struct jinja *j, struct jj_dict *d, V key, V value);             /* whether the key is new */
+V jj_get(struct jinja *j, const struct jj_dict *d, V key);                  /* MISSING: not there */
+V jj_remove(struct jinja *j, struct jj_dict *d, V key);                     /* its value, or MISSING */
 
 const char *jj_type(V v);                               /* Python's name of the type */
 bool jj_truth(V v);
@@ -259,6 +263,8 @@ int  jj_compare(struct jinja *j, V a, V b);             /* -1, 0, 1; 2: a NaN; a
 /* The order of n keys, stable; `reverse` keeps the order of equal keys, too. */
 size_t *jj_order(struct jinja *j, const V *keys, size_t n, bool reverse);
 bool jj_contains(struct jinja *j, V box, V v);
+const struct jj_str *jj_need_text(struct jinja *j, V v, const char *what);   /* an error for another kind */
+int64_t jj_need_whole(struct jinja *j, V v, int64_t otherwise, const char *what);
 static inline bool jj_has_length(V v) { return JJ_SIZED >> v.kind & 1; }
 size_t jj_length(struct jinja *j, V v);                 /* an error without a length */
 struct jj_iter *jj_walk(struct jinja *j, V v);          /* an error if it is no iterable */
@@ -272,11 +278,11 @@ V jj_element(V v, size_t i);                            /* of list, tuple or ran
 /* ---- value_text.c ---- */
 
 V jj_from_json(struct jinja *j, const struct json *v);
-V jj_parse_json(struct jinja *j, const struct jj_str *s);
+V jj_parse_json(struct jinja *j, In x);
 void jj_put_str(struct jinja *j, struct jj_text *t, V v);   /* str(v) */
 void jj_put_repr(struct jinja *j, struct jj_text *t, V v);
 V jj_to_str(struct jinja *j, V v);
-V jj_to_json(struct jinja *j, V v, const V *indent, const V *separators, bool ascii, bool sorted);
+V jj_to_json(struct jinja *j, In x);                    /* p: ascii, indent, separators, sorted */
 
 /* ---- lexer.c, parser.c, scope.c ---- */
 
@@ -290,6 +296,7 @@ void jj_resolve(struct jinja *j);                       /* the place or the scop
 /* Binds arguments to the parameters of a builtin, and calls it. */
 V jj_call_builtin(struct jinja *j, const struct jj_builtin *b, V self, const struct jj_args *a);
 V jj_function_of(struct jinja *j, const struct jj_builtin *b, V self);       /* a value that can be called */
+V jj_peek(struct jinja *j, struct jj_loop *l);                              /* l->after; MISSING at the end */
 V jj_attr(struct jinja *j, V v, V name);                                    /* v.name */
 V jj_item(struct jinja *j, V v, V key);                                     /* v[key] */
 V jj_slice_of(struct jinja *j, V v, V from, V to, V step);
@@ -302,8 +309,6 @@ V jj_copy(struct jinja *j, In x);                                           /* a
 
 /* ---- text.c ---- */
 
-const struct jj_str *jj_need_text(struct jinja *j, V v, const char *what);   /* an error for another kind */
-int64_t jj_need_whole(struct jinja *j, V v, int64_t otherwise, const char *what);
 /* A bound of a slice or a search: counted from the end if negative; kept in 0..n, `back` in -1..n-1. */
 int64_t jj_bound(struct jinja *j, V v, int64_t n, bool back, int64_t otherwise, const char *what);
 void jj_reverse(struct jj_list *l);
@@ -317,7 +322,6 @@ V jj_split_lines(struct jinja *j, In x);
 V jj_join(struct jinja *j, V texts, V separator);        /* separator: a text, or missing */
 V jj_replace(struct jinja *j, const struct jj_str *s, const struct jj_str *from, const struct jj_str *to,
              int64_t count);
-V jj_format_percent(struct jinja *j, const struct jj_str *format, V values);
 
 /* ---- operation.c ---- */
 

@@ -20,10 +20,8 @@ static void add(struct lexer *x, enum jj_token_kind kind, V v, int op)
     j->tokens = jj_grow(j, j->tokens, j->n_tokens, &x->cap, sizeof *j->tokens);
     const bool attribute = j->n_tokens && j->tokens[j->n_tokens - 1].op == '.';
     j->tokens[j->n_tokens++] = (struct jj_token){ kind, j->line, op, v };
-    if (kind == T_NAME || kind == T_STRING) {
-        const V *known = jj_get(j, j->words, v);
-        jj_set(j, j->words, v, jj_bool((kind == T_NAME && !attribute) || (known && known->b)));
-    }
+    if (kind == T_NAME || kind == T_STRING)
+        jj_set(j, j->words, v, jj_bool((kind == T_NAME && !attribute) || jj_get(j, j->words, v).b));
 }
 
 static void count_lines(struct lexer *x, size_t from, size_t to)
@@ -126,16 +124,15 @@ static void add_raw(struct lexer *x)
 
 /* ---- tokens of a tag ---- */
 
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 /* The value of the hexadecimal digit at p; 16: there is none. */
 static int digit(const struct lexer *x, size_t p)
 {
     const int c = p < x->n ? x->s[p] : 0, letter = (c | 32) - 'a';
-    return is_digit((char)c) ? c - '0' : letter >= 0 && letter < 6 ? letter + 10 : 16;
+    return jj_is_digit((char)c) ? c - '0' : letter >= 0 && letter < 6 ? letter + 10 : 16;
 }
 static bool is_word(char c)
 {
-    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+    return jj_is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
            (unsigned char)c >= 0x80;
 }
 
@@ -281,7 +278,7 @@ static void lex_tag(struct lexer *x, const char *end, enum jj_token_kind end_kin
         const char c = x->s[x->p];
         if (white > x->p) {
             leave(x, white);
-        } else if (is_digit(c)) {
+        } else if (jj_is_digit(c)) {
             add_number(x);
         } else if (is_word(c)) {
             size_t p = x->p;

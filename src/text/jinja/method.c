@@ -6,17 +6,13 @@
 
 /* ---- methods of dicts and lists ---- */
 
-static V got(const V *found) { return found ? *found : (V){0}; }
 static V get(struct jinja *j, In x)
 {
-    const V *found = jj_get(j, x->self.dict, x->p[0]);
-    return found ? *found : jj_or(x->p[1], jj_none());
+    return jj_or(jj_get(j, x->self.dict, x->p[0]), jj_or(x->p[1], jj_none()));
 }
 V jj_view(struct jinja *j, In x)
 {
-    struct jj_view *w = jj_alloc(j, sizeof *w);
-    *w = (struct jj_view){ x->self.dict, (enum jj_part)x->how };
-    return (V){ .kind = JJ_VIEW, .view = w };
+    return JJ_BOX(j, JJ_VIEW, struct jj_view, x->self.dict, (enum jj_part)x->how);
 }
 V jj_copy(struct jinja *j, In x) { return jj_to_list(j, x->self); }
 static void put_members(struct jinja *j, V to, const struct jj_dict *from)
@@ -32,12 +28,10 @@ static V copy_dict(struct jinja *j, In x)
 }
 static V pop_key(struct jinja *j, In x)
 {
-    V value;
-    if (jj_remove(j, x->self.dict, x->p[0], &value))
-        return value;
-    if (x->p[1].kind == JJ_MISSING)
+    const V value = jj_or(jj_remove(j, x->self.dict, x->p[0]), x->p[1]);
+    if (value.kind == JJ_MISSING)
         jj_fail(j, "pop: no such key");
-    return x->p[1];
+    return value;
 }
 static V append(struct jinja *j, In x) { return jj_append(j, x->self.list, x->p[0]), jj_none(); }
 static V pop_element(struct jinja *j, In x)
@@ -98,7 +92,7 @@ static V loop_length(struct jinja *j, struct jj_loop *l)
     return l->length;
 }
 
-static V peek(struct jinja *j, struct jj_loop *l)
+V jj_peek(struct jinja *j, struct jj_loop *l)
 {
     if (l->after.kind == JJ_MISSING && !jj_next(j, l->it, &l->after))
         l->after.kind = JJ_MISSING;
@@ -135,12 +129,12 @@ static V loop_attr(struct jinja *j, struct jj_loop *l, const struct jj_str *name
     if (jj_is(name, "first"))
         return jj_bool(l->index0 == 0);
     if (jj_is(name, "last"))
-        return jj_bool(peek(j, l).kind == JJ_MISSING);
+        return jj_bool(jj_peek(j, l).kind == JJ_MISSING);
     if (jj_is(name, "length"))
         return loop_length(j, l);
     if (jj_is(name, "previtem"))
         return l->before;
-    return jj_is(name, "nextitem") ? peek(j, l) : (V){0};
+    return jj_is(name, "nextitem") ? jj_peek(j, l) : (V){0};
 }
 
 /* ---- attributes and items ---- */
@@ -155,9 +149,7 @@ const struct jj_builtin *jj_lookup(const struct jj_builtin *b, const struct jj_s
 
 V jj_function_of(struct jinja *j, const struct jj_builtin *b, V self)
 {
-    struct jj_call *c = jj_alloc(j, sizeof *c);
-    *c = (struct jj_call){ .builtin = b, .self = self };
-    return (V){ .kind = JJ_CALL, .call = c };
+    return JJ_BOX(j, JJ_CALL, struct jj_call, .builtin = b, .self = self);
 }
 
 /* A Python attribute: a method, or one of loop. MISSING: there is none. */
@@ -171,7 +163,7 @@ static V own_attr(struct jinja *j, V v, const struct jj_str *name)
     if (v.kind == JJ_LOOP && !b)
         return loop_attr(j, v.loop, name);
     if (v.kind == JJ_SPACE)
-        return got(jj_get(j, v.dict, (V){ .kind = JJ_STR, .s = name }));
+        return jj_get(j, v.dict, (V){ .kind = JJ_STR, .s = name });
     if (name->n > 1 && name->s[0] == '_' && name->s[1] == '_')
         return jj_undefined(name);
     if (b && !b->f)
@@ -183,7 +175,7 @@ static V own_attr(struct jinja *j, V v, const struct jj_str *name)
 static V own_item(struct jinja *j, V v, V key)
 {
     if (v.kind == JJ_DICT)
-        return key.kind == JJ_LIST || key.kind == JJ_DICT ? (V){0} : got(jj_get(j, v.dict, key));
+        return key.kind == JJ_LIST || key.kind == JJ_DICT ? (V){0} : jj_get(j, v.dict, key);
     if (!jj_whole(key) || !(JJ_SEQUENCE >> v.kind & 1))
         return (V){0};
     const int64_t n = (int64_t)jj_length(j, v), i = jj_i(key) + (jj_i(key) < 0 ? n : 0);
@@ -206,13 +198,6 @@ static V member(struct jinja *j, V v, V key, bool attr_first)
 V jj_attr(struct jinja *j, V v, V name) { return member(j, v, name, true); }
 V jj_item(struct jinja *j, V v, V key) { return member(j, v, key, false); }
 
-static V new_range(struct jinja *j, struct jj_range r)
-{
-    V v = { .kind = JJ_RANGE_OF, .range = jj_alloc(j, sizeof r) };
-    *v.range = r;
-    return v;
-}
-
 V jj_slice_of(struct jinja *j, V v, V from, V to, V step_value)
 {
     jj_need_defined(j, v, "the value is undefined");
@@ -233,8 +218,8 @@ V jj_slice_of(struct jinja *j, V v, V from, V to, V step_value)
         const struct jj_range *r = v.range;
         if (by > JJ_RANGE)
             jj_fail(j, "a slice with such a step is not supported");
-        return new_range(j, (struct jj_range){ r->from + a * r->step, r->from + b * r->step, r->step * step,
-                                               count });
+        return JJ_BOX(j, JJ_RANGE_OF, struct jj_range, r->from + a * r->step, r->from + b * r->step,
+                      r->step * step, count);
     }
     V list = jj_list(j, v.kind == JJ_STR ? JJ_LIST : v.kind);
     const V whole_text = v.kind == JJ_STR ? jj_to_list(j, v) : v;
@@ -258,7 +243,7 @@ static V range(struct jinja *j, In x)
     const long double n = ceill(((long double)to - from) / step);
     if (n > JJ_RANGE)
         jj_fail(j, "a range has at most %d numbers", JJ_RANGE);
-    return new_range(j, (struct jj_range){ from, to, step, n > 0 ? (size_t)n : 0 });
+    return JJ_BOX(j, JJ_RANGE_OF, struct jj_range, from, to, step, n > 0 ? (size_t)n : 0);
 }
 
 /* dict and namespace; how: the kind */
@@ -302,9 +287,7 @@ static V strftime_now(struct jinja *j, In x)
     const size_t n = strftime(out, sizeof out, copy, &day);
     if (n == 0)
         jj_fail(j, "strftime_now: the text is too long");
-    char *kept = jj_alloc(j, n);
-    memcpy(kept, out, n);
-    return jj_str(j, kept, n - 1);
+    return jj_str(j, memcpy(jj_alloc(j, n), out, n), n - 1);
 }
 
 const struct jj_builtin jj_functions[] = {

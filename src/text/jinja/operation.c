@@ -1,4 +1,4 @@
-/* Arithmetic of numbers, texts and lists. Start at jj_operation. */
+/* Arithmetic of numbers, texts and lists, and `%` of texts. Start at jj_operation. */
 #include "src/text/jinja/jinja_impl.h"
 
 #include <math.h>
@@ -96,29 +96,78 @@ static V repeat(struct jinja *j, V v, int64_t times)
 /* a + b. A text that the filter `safe` marked escapes the other one for HTML, as in jinja2. */
 static V joined(struct jinja *j, const struct jj_str *a, const struct jj_str *b)
 {
-    struct jj_text t = {0};
-    t.cap = a->n + b->n;
-    t.s = jj_alloc(j, t.cap);
+    static const char marks[] = "&<>'\"", *const names[] = { "&amp;", "&lt;", "&gt;", "&#39;", "&#34;" };
+    struct jj_text t = { .s = jj_alloc(j, a->n + b->n), .cap = a->n + b->n };
     for (int k = 0; k < 2; k++) {
         const struct jj_str *s = k ? b : a, *other = k ? a : b;
-        if (s->safe || !other->safe) {
-            jj_put(j, &t, s->s, s->n);
-            continue;
-        }
-        for (size_t i = 0; i < s->n; i++) {
-            static const char marks[] = "&<>'\"", *const names[] = { "&amp;", "&lt;", "&gt;", "&#39;",
-                                                                     "&#34;" };
-            const char *at = s->s[i] ? strchr(marks, s->s[i]) : NULL;
+        const bool escape = other->safe && !s->safe;
+        for (size_t i = 0; i < s->n; i += escape ? 1 : s->n) {
+            const char *at = escape && s->s[i] ? strchr(marks, s->s[i]) : NULL;
             if (at)
                 jj_puts(j, &t, names[at - marks]);
             else
-                jj_put(j, &t, &s->s[i], 1);
+                jj_put(j, &t, s->s + i, escape ? 1 : s->n);
         }
     }
-    struct jj_str *r = jj_alloc(j, sizeof *r);
-    *r = *jj_text(j, &t).s;
-    r->safe = a->safe || b->safe;
-    return (V){ .kind = JJ_STR, .s = r };
+    const struct jj_str *r = jj_text(j, &t).s;
+    return JJ_BOX(j, JJ_STR, struct jj_str, r->s, r->n, r->chars, a->safe || b->safe);
+}
+
+/* One conversion of `%`: its flags, width and precision are those of printf. */
+static void put_percent(struct jinja *j, struct jj_text *t, const char *spec, char letter, V v)
+{
+    char format[40], out[1400];           /* 999 digits after the point of the largest number */
+    jj_step(j, 8);
+    for (const char *p = spec; *p; p++)
+        if (strspn(p, "0123456789") > 3)
+            jj_fail(j, "%%: a width or precision of more than 3 digits");
+    if (letter == 's' || letter == 'r') {
+        (letter == 's' ? jj_put_str : jj_put_repr)(j, t, v);
+        if (spec[0])
+            jj_fail(j, "%%: a width of a text is not supported");
+        return;
+    }
+    if (!strchr("difx", letter) || !jj_number(v) || (letter == 'x' && !jj_whole(v)))
+        jj_fail(j, "%%%c of a %s is not supported", letter, jj_type(v));
+    snprintf(format, sizeof format, letter == 'f' ? "%%%sf" : "%%%sll%c", spec, letter);
+    if (letter == 'f') {
+        snprintf(out, sizeof out, format, jj_f(v));
+    } else {
+        if (v.kind == JJ_FLOAT && !(fabs(v.f) < 9e18))
+            jj_fail(j, "%%%c: the number is beyond 64 bits", letter);
+        const long long i = v.kind == JJ_FLOAT ? (long long)v.f : (long long)jj_i(v);
+        if (letter == 'x' && i < 0)
+            jj_fail(j, "%%x of a negative number is not supported");
+        snprintf(out, sizeof out, format, i);
+    }
+    jj_puts(j, t, out);
+}
+
+static V format_percent(struct jinja *j, const struct jj_str *s, V values)
+{
+    enum { MAY_STAY = JJ_KIND(DICT) | JJ_KIND(LIST) | JJ_KIND(UNDEFINED) | JJ_KIND(RANGE_OF) };
+    struct jj_text t = {0};
+    const bool tuple = values.kind == JJ_TUPLE;
+    const size_t n = tuple ? values.list->n : 1;
+    const V *v = tuple ? values.list->v : &values;
+    size_t used = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        char spec[8] = "";
+        const bool plain = s->s[i] != '%';
+        for (size_t k = 0; !plain && ++i < s->n && s->s[i] && strchr("0123456789.-+ ", s->s[i]) && k < 7; k++)
+            spec[k] = s->s[i];
+        if (i >= s->n)
+            jj_fail(j, "%%: the format is not complete");
+        if (plain || s->s[i] == '%')
+            jj_put(j, &t, s->s + i, 1);
+        else if (used == n)
+            jj_fail(j, "%%: more conversions than values");
+        else
+            put_percent(j, &t, spec, s->s[i], v[used++]);
+    }
+    if (used < n && !(MAY_STAY >> values.kind & 1))
+        jj_fail(j, "%%: fewer conversions than values");
+    return jj_text(j, &t);
 }
 
 V jj_operation(struct jinja *j, int op, V a, V b)
@@ -129,7 +178,7 @@ V jj_operation(struct jinja *j, int op, V a, V b)
     if (jj_number(a) && jj_number(b))
         return jj_float(float_operation(j, op, jj_f(a), jj_f(b)));
     if (op == '%' && a.kind == JJ_STR)
-        return jj_format_percent(j, a.s, b);
+        return format_percent(j, a.s, b);
     if (op == '*') {
         const V seq = jj_whole(a) ? b : a, times = jj_whole(a) ? a : b;
         if (jj_whole(times) && (seq.kind == JJ_STR || seq.kind == JJ_LIST || seq.kind == JJ_TUPLE))

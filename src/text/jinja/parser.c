@@ -94,8 +94,9 @@ void jj_push(struct jinja *j, struct jj_nodes *l, struct jj_node *n)
 /* ---- what a template does with content ---- */
 
 /* Whether the expression is the member, or a variable among `contents` that was set from one. */
-static bool has_member(struct jinja *j, const struct jj_node *n, const struct jj_list *contents)
+static bool has_member(struct jinja *j, const struct jj_node *n)
 {
+    const struct jj_list *contents = j->contents;
     if (!n)
         return false;
     jj_work(j, 8 + 4 * contents->n);
@@ -104,19 +105,15 @@ static bool has_member(struct jinja *j, const struct jj_node *n, const struct jj
     for (size_t i = 0; key && key->kind == JJ_STR && i < contents->n; i++)
         if ((i == 0 || n->kind == N_NAME) && jj_same(key->s, contents->v[i].s))
             return true;
-    if (n->kind == N_ITEM && n->b->kind == N_SLICE)
-        return has_member(j, n->a, contents);
-    if (n->kind == N_COND)
-        return has_member(j, n->b, contents) || has_member(j, n->c, contents);
-    if (n->kind == N_OR || n->kind == N_AND)
-        return has_member(j, n->a, contents) || has_member(j, n->b, contents);
-    return n->kind == N_FILTER && has_member(j, n->a, contents);
+    if (n->kind == N_COND || n->kind == N_OR || n->kind == N_AND)
+        return has_member(j, n->b) || has_member(j, n->kind == N_COND ? n->c : n->a);
+    return (n->kind == N_FILTER || (n->kind == N_ITEM && n->b->kind == N_SLICE)) && has_member(j, n->a);
 }
 
 /* A loop over the expression, or an element of it. */
 static void note_loop(struct jinja *j, const struct jj_node *n)
 {
-    j->loops = j->loops || has_member(j, n, j->contents);
+    j->loops = j->loops || has_member(j, n);
 }
 
 /* ---- expressions ---- */
@@ -147,7 +144,7 @@ enum { PLAIN, NO_COND, TARGET, TARGET_SPACE };
 static struct jj_node *parse_primary(struct jinja *j, int how);
 
 /* Expressions with commas between them; a tuple if there is a comma. `end` may end them, too. */
-static struct jj_node *parse_tuple(struct jinja *j, int how, const char *end, bool brackets)
+static struct jj_node *parse_tuple(struct jinja *j, int how, const char *end)
 {
     struct jj_node *tuple = node(j, N_TUPLE, NULL, NULL);
     bool commas = false;
@@ -163,13 +160,9 @@ static struct jj_node *parse_tuple(struct jinja *j, int how, const char *end, bo
             break;
         commas = true;
     }
-    if (commas)
-        return tuple;
-    if (tuple->list.n)
-        return tuple->list.v[0];
-    if (!brackets)
+    if (!tuple->list.n)
         unexpected(j, "an expression");
-    return tuple;
+    return commas ? tuple : tuple->list.v[0];
 }
 
 static struct jj_node *parse_name(struct jinja *j, int how)
@@ -183,7 +176,7 @@ static struct jj_node *parse_name(struct jinja *j, int how)
     struct jj_node *n = valued(j, N_NAME, NULL, name);
     if (how == TARGET_SPACE && skip_op(j, '.')) {
         n->kind = N_SPACE_REF;
-        n->attr = expect_name(j);
+        n->name = expect_name(j);
     }
     return n;
 }
@@ -215,7 +208,7 @@ static struct jj_node *parse_primary(struct jinja *j, int how)
     }
     jj_deeper(j);
     if (skip_op(j, '(')) {
-        n = parse_tuple(j, PLAIN, NULL, true);
+        n = is_op(j, ')') ? node(j, N_TUPLE, NULL, NULL) : parse_tuple(j, PLAIN, NULL);
         expect_op(j, ')');
     } else if (is_op(j, '[') || is_op(j, '{')) {
         const bool dict = is_op(j, '{');
@@ -238,25 +231,25 @@ static struct jj_node *parse_primary(struct jinja *j, int how)
 
 static struct jj_node *parse_args(struct jinja *j, struct jj_node *call)
 {
-    size_t cap = 0;
     int stage = 0;                       /* 0: values, 1: names, 2: after *, 3: after ** */
     expect_op(j, '(');
-    while (another_or_comma(j, call->n_args, ')')) {
-        struct jj_argument a = {0};
+    while (another_or_comma(j, call->list.n, ')')) {
+        V name = {0};
         const bool key = now(j)->kind == T_NAME && j->tokens[j->at + 1].kind == T_OP &&
                          j->tokens[j->at + 1].op == '=';
-        a.stars = skip_op(j, '*') ? 1 : skip_op(j, JJ_OP2('*', '*')) ? 2 : 0;
+        const int stars = skip_op(j, '*') ? 1 : skip_op(j, JJ_OP2('*', '*')) ? 2 : 0;
         if (key) {
-            a.name = expect_name(j);
+            name = expect_name(j);
             advance(j);
         }
-        const int is = a.stars ? a.stars + 1 : key;
+        const int is = stars ? stars + 1 : key;
         if (stage == 3 || (stage == 2 && is == 2) || (stage > 0 && is == 0))
             jj_fail(j, "the arguments are in a wrong order");
         stage = MAX(stage, is);
-        a.value = parse_expression(j);
-        call->args = jj_grow(j, call->args, call->n_args, &cap, sizeof a);
-        call->args[call->n_args++] = a;
+        struct jj_node *value = parse_expression(j);
+        value->name = name;
+        value->stars = stars;
+        jj_push(j, &call->list, value);
     }
     expect_op(j, ')');
     return call;
@@ -326,9 +319,7 @@ static struct jj_node *parse_builtin(struct jinja *j, enum jj_node_kind kind, st
                !is_name(j, "else") && !is_name(j, "or") && !is_name(j, "and")) {
         if (is_name(j, "is"))
             jj_fail(j, "tests cannot be chained with 'is'");
-        b->args = jj_alloc(j, sizeof *b->args);
-        *b->args = (struct jj_argument){ .value = parse_postfix(j, parse_primary(j, PLAIN)) };
-        b->n_args = 1;
+        jj_push(j, &b->list, parse_postfix(j, parse_primary(j, PLAIN)));
     }
     b->builtin = jj_lookup(kind == N_FILTER ? jj_filters : jj_tests, b->v.s);
     if (!b->builtin && !j->soft)
@@ -484,25 +475,25 @@ static void check_target(struct jinja *j, const struct jj_node *n, bool in_for)
 /* Each of these reads a statement after its name, up to the end of the tag, or of a block with branches. */
 static void parse_set(struct jinja *j, struct jj_node *n)
 {
-    n->a = parse_tuple(j, TARGET_SPACE, NULL, false);
+    n->a = parse_tuple(j, TARGET_SPACE, NULL);
     check_target(j, n->a, false);
     if (!skip_op(j, '=')) {
         n->kind = N_SET_BLOCK;
         n->b = parse_filters(j, NULL);
         return;
     }
-    n->b = parse_tuple(j, PLAIN, NULL, false);
-    if (n->a->kind == N_NAME && has_member(j, n->b, j->contents))
+    n->b = parse_tuple(j, PLAIN, NULL);
+    if (n->a->kind == N_NAME && has_member(j, n->b))
         jj_append(j, j->contents, n->a->v);
 }
 
 static void parse_for(struct jinja *j, struct jj_node *n)
 {
-    n->a = parse_tuple(j, TARGET, "in", false);
+    n->a = parse_tuple(j, TARGET, "in");
     check_target(j, n->a, true);
     if (!skip_name(j, "in"))
         unexpected(j, "'in'");
-    n->b = parse_tuple(j, NO_COND, "recursive", false);
+    n->b = parse_tuple(j, NO_COND, "recursive");
     note_loop(j, n->b);
     if (skip_name(j, "if"))
         n->c = parse_expression(j);
@@ -520,7 +511,7 @@ static void parse_if(struct jinja *j, struct jj_node *n)
     static const char *const ends[] = { "endif", "elif", "else", NULL };
     const bool soft = j->soft;
     do {
-        jj_push(j, &n->list, parse_tuple(j, NO_COND, NULL, false));
+        jj_push(j, &n->list, parse_tuple(j, NO_COND, NULL));
         j->soft = true;
         struct jj_node *branch = node(j, N_OUTPUT, NULL, NULL);
         branch->body = parse_block(j, ends, true, j->in_loop);
@@ -578,16 +569,17 @@ static void parse_print(struct jinja *j, struct jj_node *n)
 
 static struct jj_node *parse_statement(struct jinja *j)
 {
-    /* end: of a block with one end, which is no branch. Rows without a kind are not supported. */
+    /* end: of a block with one end, which is no branch; breaks: a break may leave it. Without a kind: not
+     * supported. */
     static const struct {
         const char *name; enum jj_node_kind kind; void (*parse)(struct jinja *j, struct jj_node *n);
-        const char *end;
+        const char *end; bool breaks;
     } rows[] = {
-        { "if", N_IF, parse_if }, { "for", N_FOR, parse_for }, { "set", N_SET, parse_set, "endset" },
-        { "macro", N_MACRO, parse_macro, "endmacro" }, { "with", N_WITH, parse_with, "endwith" },
+        { "if", N_IF, parse_if }, { "for", N_FOR, parse_for }, { "set", N_SET, parse_set, "endset", true },
+        { "macro", N_MACRO, parse_macro, "endmacro" }, { "with", N_WITH, parse_with, "endwith", true },
+        { "filter", N_FILTER_BLOCK, parse_filter_block, "endfilter", true },
+        { "generation", N_WITH, NULL, "endgeneration" }, { "print", N_OUTPUT, parse_print },
         { "break", N_BREAK }, { "continue", N_CONTINUE },
-        { "generation", N_GENERATION, NULL, "endgeneration" },
-        { "filter", N_FILTER_BLOCK, parse_filter_block, "endfilter" }, { "print", N_OUTPUT, parse_print },
         { "include" }, { "import" }, { "from" }, { "extends" }, { "block" }, { "call" }, { "do" },
         { "autoescape" },
     };
@@ -608,7 +600,7 @@ static struct jj_node *parse_statement(struct jinja *j)
         const int names = j->names;
         j->names = 0;
         n->body = parse_block(j, (const char *const[]){ rows[i].end, NULL }, false,
-                              j->in_loop && n->kind != N_MACRO && n->kind != N_GENERATION);
+                              j->in_loop && rows[i].breaks);
         advance(j);
         n->op = j->names;                /* of a macro: which of its arguments the body names */
         j->names |= names;
@@ -634,7 +626,7 @@ static struct jj_nodes subparse(struct jinja *j, const char *const *ends)
             expect(j, T_BLOCK_END, "%}");
         } else {
             n = node(j, N_OUTPUT, NULL, NULL);
-            jj_push(j, &n->list, t->kind == T_DATA ? constant(j, t->v) : parse_tuple(j, PLAIN, NULL, false));
+            jj_push(j, &n->list, t->kind == T_DATA ? constant(j, t->v) : parse_tuple(j, PLAIN, NULL));
             if (t->kind != T_DATA)
                 expect(j, T_VAR_END, "}}");
         }

@@ -14,9 +14,9 @@ static enum flow block(struct jinja *j, struct jj_frame *f, const struct jj_node
 
 static V resolve(struct jinja *j, V name)
 {
-    const V *v = jj_get(j, j->globals, name);
-    const struct jj_builtin *b = v ? NULL : jj_lookup(jj_functions, name.s);
-    return v ? *v : b ? jj_function_of(j, b, jj_none()) : (V){0};
+    const V v = jj_get(j, j->globals, name);
+    const struct jj_builtin *b = v.kind == JJ_MISSING ? jj_lookup(jj_functions, name.s) : NULL;
+    return b ? jj_function_of(j, b, jj_none()) : v;
 }
 
 static V *variable(struct jj_frame *f, struct jj_place at)
@@ -41,12 +41,10 @@ static void enter(struct jinja *j, struct jj_frame *f)
     jj_work(j, 4 * f->scope->n);
     for (size_t i = 0; i < f->scope->n; i++) {
         const struct jj_symbol *y = &f->scope->v[i];
-        if (y->load == LOAD_OUTER)
-            f->v[i] = *variable(f->parent, y->outer);
-        else if (y->load == LOAD_RESOLVE)
-            f->v[i] = resolve(j, y->name);
-        else if (y->load == LOAD_NOTHING)
-            f->v[i].kind = JJ_MISSING;
+        if (y->load != LOAD_PARAM)
+            f->v[i] = y->load == LOAD_OUTER     ? *variable(f->parent, y->outer)
+                      : y->load == LOAD_RESOLVE ? resolve(j, y->name)
+                                                : (V){0};
     }
 }
 
@@ -65,9 +63,9 @@ static void assign(struct jinja *j, struct jj_frame *f, const struct jj_node *ta
         V *space = variable(f, target->place);
         if (space->kind != JJ_SPACE)
             jj_fail(j, "'%.*s' is no namespace", JJ_SHOWN(target->v.s));
-        if (target->attr.s->s[0] == '_')
+        if (target->name.s->s[0] == '_')
             jj_fail(j, "an attribute of a namespace cannot begin with an underscore");
-        jj_set(j, space->dict, target->attr, v);
+        jj_set(j, space->dict, target->name, v);
     } else {
         const V list = jj_to_list(j, v);
         if (list.list->n != target->list.n)
@@ -94,12 +92,11 @@ static bool compare(struct jinja *j, int op, V a, V b)
 
 static bool compare_chain(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
 {
-    V left = evaluate(j, f, n->a);
-    for (size_t i = 0; i < n->list.n; i++) {
-        const V right = evaluate(j, f, n->list.v[i]->a);
+    V left = evaluate(j, f, n->a), right;
+    for (size_t i = 0; i < n->list.n; i++, left = right) {
+        right = evaluate(j, f, n->list.v[i]->a);
         if (!compare(j, n->list.v[i]->op, left, right))
             return false;
-        left = right;
     }
     return true;
 }
@@ -108,11 +105,9 @@ static bool compare_chain(struct jinja *j, struct jj_frame *f, const struct jj_n
 
 static void name_argument(struct jinja *j, struct jj_dict *named, V name, V v)
 {
-    const size_t before = named->n;
     if (name.kind != JJ_STR)
         jj_fail(j, "the keys after ** are texts");
-    jj_set(j, named, name, v);
-    if (named->n == before)
+    if (!jj_set(j, named, name, v))
         jj_fail(j, "an argument is given twice");
 }
 
@@ -120,9 +115,9 @@ static struct jj_args arguments(struct jinja *j, struct jj_frame *f, const struc
 {
     struct jj_args a = {0};
     V x;
-    for (size_t i = 0; i < n->n_args; i++) {
-        const struct jj_argument *g = &n->args[i];
-        const V v = evaluate(j, f, g->value);
+    for (size_t i = 0; i < n->list.n; i++) {
+        const struct jj_node *g = n->list.v[i];
+        const V v = evaluate(j, f, g);
         if (g->name.kind == JJ_STR)
             name_argument(j, &a.named, g->name, v);
         else if (g->stars == 0)
@@ -139,7 +134,7 @@ static struct jj_args arguments(struct jinja *j, struct jj_frame *f, const struc
     return a;
 }
 
-/* Binds the arguments of a macro, and takes the named ones out of `a`. Those that stay MISSING get defaults. */
+/* Binds the arguments of a macro, and takes the named ones out of `a`. Those not given stay MISSING. */
 static void bind(struct jinja *j, struct jj_frame *f, const struct jj_node *m, struct jj_args *a)
 {
     const size_t n = m->list.n;
@@ -148,7 +143,7 @@ static void bind(struct jinja *j, struct jj_frame *f, const struct jj_node *m, s
         if (i < a->list.n)
             *v = a->list.v[i];
         else if (a->named.n)
-            jj_remove(j, &a->named, m->list.v[i]->v, v);
+            *v = jj_or(jj_remove(j, &a->named, m->list.v[i]->v), *v);
     }
     if (a->list.n > n && !m->varargs_slot)
         jj_fail(j, "macro '%.*s' takes %zu arguments", JJ_SHOWN(m->v.s), n);
@@ -198,8 +193,7 @@ static V call(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
     const V callee = evaluate(j, f, n->a);
     struct jj_args a = arguments(j, f, n);
     j->line = n->line;
-    if (callee.kind == JJ_UNDEFINED && callee.s)
-        jj_fail(j, "'%.*s' is undefined", JJ_SHOWN(callee.s));
+    jj_need_defined(j, callee, "a undefined value cannot be called");
     if (callee.kind != JJ_CALL)
         jj_fail(j, "a %s cannot be called", jj_type(callee));
     return callee.call->macro ? call_macro(j, callee.call, &a)
@@ -225,18 +219,16 @@ static V filtered(struct jinja *j, struct jj_frame *f, const struct jj_node *n, 
 
 static V elements(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
 {
-    if (n->kind == N_DICT) {
-        V d = jj_dict(j, JJ_DICT);
-        for (size_t i = 0; i + 1 < n->list.n; i += 2) {
-            const V key = evaluate(j, f, n->list.v[i]);
-            jj_set(j, d.dict, key, evaluate(j, f, n->list.v[i + 1]));
-        }
-        return d;
+    const bool dict = n->kind == N_DICT;
+    const V all = dict ? jj_dict(j, JJ_DICT) : jj_list(j, n->kind == N_LIST ? JJ_LIST : JJ_TUPLE);
+    for (size_t i = 0; i < n->list.n; i++) {
+        const V v = evaluate(j, f, n->list.v[i]);
+        if (dict)
+            jj_set(j, all.dict, v, evaluate(j, f, n->list.v[++i]));
+        else
+            jj_append(j, all.list, v);
     }
-    V list = jj_list(j, n->kind == N_LIST ? JJ_LIST : JJ_TUPLE);
-    for (size_t i = 0; i < n->list.n; i++)
-        jj_append(j, list.list, evaluate(j, f, n->list.v[i]));
-    return list;
+    return all;
 }
 
 static V item(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
@@ -278,8 +270,8 @@ static V evaluate_inner(struct jinja *j, struct jj_frame *f, const struct jj_nod
     case N_CALL: return call(j, f, n);
     case N_FILTER: case N_TEST: return filtered(j, f, n, NULL);
     case N_COND:
-        return jj_truth(evaluate(j, f, n->a)) ? evaluate(j, f, n->b) : n->c ? evaluate(j, f, n->c)
-                                                                            : jj_undefined(NULL);
+        v = evaluate(j, f, jj_truth(evaluate(j, f, n->a)) ? n->b : n->c);
+        return v.kind == JJ_MISSING ? jj_undefined(NULL) : v;
     case N_NOT: return jj_bool(!jj_truth(evaluate(j, f, n->a)));
     case N_AND: v = evaluate(j, f, n->a); return jj_truth(v) ? evaluate(j, f, n->b) : v;
     case N_OR: v = evaluate(j, f, n->a); return jj_truth(v) ? v : evaluate(j, f, n->b);
@@ -324,18 +316,6 @@ static bool next_tested(struct jinja *j, struct jj_iter *it, V *v)
     return false;
 }
 
-static bool loop_next(struct jinja *j, struct jj_loop *l, V *v)
-{
-    *v = l->after;
-    if (v->kind == JJ_MISSING && !jj_next(j, l->it, v))
-        return false;
-    l->after.kind = JJ_MISSING;
-    l->index0++;
-    l->before = l->now;
-    l->now = *v;
-    return true;
-}
-
 static enum flow loop(struct jinja *j, struct jj_frame *outer, const struct jj_node *n)
 {
     const V over = evaluate(j, outer, n->b);
@@ -348,9 +328,12 @@ static enum flow loop(struct jinja *j, struct jj_frame *outer, const struct jj_n
     }
     struct jj_frame *f = new_frame(j, outer, n->scope);
     bool completed = false; /* some round reached its end: as in jinja2, else depends on it */
-    V v;
-    while (loop_next(j, l, &v)) {
-        assign(j, f, n->a, v);
+    while (jj_peek(j, l).kind != JJ_MISSING) {
+        l->before = l->now;
+        l->now = l->after;
+        l->after.kind = JJ_MISSING;
+        l->index0++;
+        assign(j, f, n->a, l->now);
         f->v[n->self_slot] = (V){ .kind = JJ_LOOP, .loop = l };
         enter(j, f);
         const enum flow flow = block(j, f, &n->body);
@@ -383,10 +366,11 @@ static enum flow captured_statement(struct jinja *j, struct jj_frame *f, const s
 {
     V text;
     struct jj_frame *inner = entered(j, f, n->scope);
-    for (size_t i = 0; n->kind == N_WITH && i < n->list.n; i++)
-        assign(j, inner, n->list.v[i], evaluate(j, f, n->defaults.v[i]));
-    if (n->kind == N_WITH || n->kind == N_GENERATION)
+    if (n->kind == N_WITH) {
+        for (size_t i = 0; i < n->list.n; i++)
+            assign(j, inner, n->list.v[i], evaluate(j, f, n->defaults.v[i]));
         return block(j, inner, &n->body);
+    }
     const enum flow flow = capture(j, inner, &n->body, &text);
     if (flow != GO)
         return flow;
@@ -403,7 +387,6 @@ static enum flow captured_statement(struct jinja *j, struct jj_frame *f, const s
 
 static enum flow statement(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
 {
-    struct jj_call *c;
     jj_step(j, 1);
     j->line = n->line;
     switch (n->kind) {
@@ -415,9 +398,7 @@ static enum flow statement(struct jinja *j, struct jj_frame *f, const struct jj_
         assign(j, f, n->a, evaluate(j, f, n->b));
         return GO;
     case N_MACRO:
-        c = jj_alloc(j, sizeof *c);
-        *c = (struct jj_call){ .macro = n, .closure = f };
-        *variable(f, n->place) = (V){ .kind = JJ_CALL, .call = c };
+        *variable(f, n->place) = JJ_BOX(j, JJ_CALL, struct jj_call, .macro = n, .closure = f);
         return GO;
     case N_BREAK: return BREAK;
     case N_CONTINUE: return CONTINUE;
@@ -520,8 +501,8 @@ int jinja_render(const struct jinja *t, const struct json *variables, const stru
     return rc;
 }
 
-/* The word's entry in `words`; NULL: the template has no such name or text. */
-static const V *word_of(const struct jinja *t, const char *word)
+/* The word's value in `words`, true: a variable; MISSING: the template has no such name or text. */
+static V word_of(const struct jinja *t, const char *word)
 {
     struct jinja j = *t;
     const struct jj_str s = { .s = word, .n = strlen(word) };
@@ -529,14 +510,8 @@ static const V *word_of(const struct jinja *t, const char *word)
     return jj_get(&j, t->words, (V){ .kind = JJ_STR, .s = &s });
 }
 
-bool jinja_names(const struct jinja *j, const char *variable_name)
-{
-    const V *v = word_of(j, variable_name);
-    return v && v->b;
-}
-
-bool jinja_mentions(const struct jinja *j, const char *word) { return word_of(j, word) != NULL; }
-
+bool jinja_names(const struct jinja *j, const char *variable_name) { return word_of(j, variable_name).b; }
+bool jinja_mentions(const struct jinja *j, const char *word) { return word_of(j, word).kind != JJ_MISSING; }
 bool jinja_loops_over_content(const struct jinja *j) { return j->loops; }
 
 void jinja_texts(const struct jinja *j, void (*take)(void *ctx, const char *text, size_t n), void *ctx)

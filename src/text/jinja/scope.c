@@ -60,7 +60,8 @@ static unsigned store(struct jinja *j, struct jj_scope *s, V name, bool param)
         if (!param)
             load_outer(j, s, y, LOAD_NOTHING);
     }
-    y->stored = true;
+    if (!y->stored)
+        y->stored = ++s->stored;
     return (unsigned)(y - s->v);
 }
 
@@ -89,17 +90,14 @@ static void collect_target(struct jinja *j, struct jj_scope *s, struct jj_node *
 /* A name that some branch sets has its old value where the branch is not taken. */
 static void collect_if(struct jinja *j, struct jj_scope *s, const struct jj_node *n)
 {
-    const size_t before = s->n;
-    bool *stored = jj_alloc(j, before + 1);
-    for (size_t i = 0; i < before; i++)
-        stored[i] = s->v[i].stored;
+    const size_t before = s->stored;
     for (size_t i = 0; i < n->list.n; i++) {
         collect(j, s, n->list.v[i]);
         collect_all(j, s, &n->body.v[i]->body);
     }
     collect_all(j, s, &n->other);
     for (size_t i = 0; i < s->n; i++)
-        if (s->v[i].stored && (i >= before || !stored[i]))
+        if (s->v[i].stored > before)
             load_outer(j, s, &s->v[i], LOAD_RESOLVE);
 }
 
@@ -123,14 +121,11 @@ static void collect(struct jinja *j, struct jj_scope *s, struct jj_node *n)
     case N_SET_BLOCK: collect_target(j, s, n->a, false); break;
     case N_FOR: case N_FILTER_BLOCK: collect(j, s, n->b); break;
     case N_WITH: collect_all(j, s, &n->defaults); break;
-    case N_GENERATION: break;
     default:
         collect(j, s, n->a);
         collect(j, s, n->b);
         collect(j, s, n->c);
         collect_all(j, s, &n->list);
-        for (size_t i = 0; i < n->n_args; i++)
-            collect(j, s, n->args[i].value);
         return;
     }
     jj_push(j, &s->blocks, n);

@@ -1,26 +1,9 @@
 /* Methods of texts, and the filters that do the same. Their rows stand at the end. */
 #include "src/text/jinja/jinja_impl.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "src/text/jinja/case_tables.h"
-
-/* ---- arguments ---- */
-
-const struct jj_str *jj_need_text(struct jinja *j, V v, const char *what)
-{
-    if (v.kind != JJ_STR)
-        jj_fail(j, "%s: a text is needed, found a %s", what, jj_type(v));
-    return v.s;
-}
-int64_t jj_need_whole(struct jinja *j, V v, int64_t otherwise, const char *what)
-{
-    v = jj_or(v, jj_int(otherwise));
-    if (!jj_whole(v))
-        jj_fail(j, "%s: a whole number is needed, found a %s", what, jj_type(v));
-    return jj_i(v);
-}
 
 /* ---- case ---- */
 
@@ -251,20 +234,19 @@ V jj_replace(struct jinja *j, const struct jj_str *s, const struct jj_str *from,
 {
     struct jj_text t = {0};
     size_t p = 0;
-    while (count != 0 && p <= s->n) {
-        size_t at = from->n ? jj_find(j, s, from, p) : p;
+    for (; count != 0; count -= count > 0) {
+        const size_t at = from->n ? jj_find(j, s, from, p) : p;
         if (at == SIZE_MAX)
             break;
         jj_step(j, 1);
         jj_put(j, &t, s->s + p, at - p);
         jj_put(j, &t, to->s, to->n);
         p = at + from->n;
-        if (!from->n) {                                 /* an empty text is found before every code point */
-            const size_t n = p < s->n ? utf8_length((unsigned char)s->s[p]) : 0;
-            jj_put(j, &t, s->s + p, n);
-            p += n ? n : 1;
-        }
-        count -= count > 0;
+        if (!from->n && p == s->n)
+            break;
+        const size_t one = from->n ? 0 : utf8_length((unsigned char)s->s[p]);
+        jj_put(j, &t, s->s + p, one);                   /* an empty text is found before every code point */
+        p += one;
     }
     if (p < s->n)
         jj_put(j, &t, s->s + p, s->n - p);
@@ -391,7 +373,7 @@ static V pad(struct jinja *j, In x)
 
 /* The value of the field `name` of format: of {} the next one, of {0} by its place, else by its name. *next
  * counts the fields {}; SIZE_MAX after a {0}. */
-static const V *field(struct jinja *j, const struct jj_args *a, const struct jj_str *name, size_t *next)
+static V field(struct jinja *j, const struct jj_args *a, const struct jj_str *name, size_t *next)
 {
     const size_t digits = strspn(name->s, "0123456789");
     if (digits < name->n)
@@ -400,7 +382,7 @@ static const V *field(struct jinja *j, const struct jj_args *a, const struct jj_
         jj_fail(j, "format: {} and {0} in one text");
     const size_t at = name->n ? (size_t)strtoul(name->s, NULL, 10) : *next;
     *next = name->n ? SIZE_MAX : *next + 1;
-    return at < a->list.n ? &a->list.v[at] : NULL;
+    return at < a->list.n ? a->list.v[at] : (V){0};
 }
 
 static V format(struct jinja *j, In x)
@@ -420,70 +402,13 @@ static V format(struct jinja *j, In x)
         if (!end)
             jj_fail(j, "format: a single '%c'", c);
         const struct jj_str name = { .s = s->s + i + 1, .n = (size_t)(end - s->s) - i - 1 };
-        const V *value = field(j, x->a, &name, &next);
-        if (!value)
+        const V value = field(j, x->a, &name, &next);
+        if (value.kind == JJ_MISSING)
             jj_fail(j, "format: no value for '{%.*s}' (only {}, {0} and {name} are supported)",
                     JJ_SHOWN(&name));
-        jj_put_str(j, &t, *value);
+        jj_put_str(j, &t, value);
         i = (size_t)(end - s->s);
     }
-    return jj_text(j, &t);
-}
-
-/* One conversion of `%`: its flags, width and precision are those of printf. */
-static void put_percent(struct jinja *j, struct jj_text *t, const char *spec, char letter, V v)
-{
-    char format[40], out[1400];           /* 999 digits after the point of the largest number */
-    jj_step(j, 8);
-    for (const char *p = spec; *p; p++)
-        if (strspn(p, "0123456789") > 3)
-            jj_fail(j, "%%: a width or precision of more than 3 digits");
-    if (letter == 's' || letter == 'r') {
-        (letter == 's' ? jj_put_str : jj_put_repr)(j, t, v);
-        if (spec[0])
-            jj_fail(j, "%%: a width of a text is not supported");
-        return;
-    }
-    if (!strchr("difx", letter) || !jj_number(v) || (letter == 'x' && !jj_whole(v)))
-        jj_fail(j, "%%%c of a %s is not supported", letter, jj_type(v));
-    snprintf(format, sizeof format, letter == 'f' ? "%%%sf" : "%%%sll%c", spec, letter);
-    if (letter == 'f') {
-        snprintf(out, sizeof out, format, jj_f(v));
-    } else {
-        if (v.kind == JJ_FLOAT && !(fabs(v.f) < 9e18))
-            jj_fail(j, "%%%c: the number is beyond 64 bits", letter);
-        const long long i = v.kind == JJ_FLOAT ? (long long)v.f : (long long)jj_i(v);
-        if (letter == 'x' && i < 0)
-            jj_fail(j, "%%x of a negative number is not supported");
-        snprintf(out, sizeof out, format, i);
-    }
-    jj_puts(j, t, out);
-}
-
-V jj_format_percent(struct jinja *j, const struct jj_str *s, V values)
-{
-    enum { MAY_STAY = JJ_KIND(DICT) | JJ_KIND(LIST) | JJ_KIND(UNDEFINED) | JJ_KIND(RANGE_OF) };
-    struct jj_text t = {0};
-    const bool tuple = values.kind == JJ_TUPLE;
-    const size_t n = tuple ? values.list->n : 1;
-    const V *v = tuple ? values.list->v : &values;
-    size_t used = 0;
-    for (size_t i = 0; i < s->n; i++) {
-        char spec[8] = "";
-        const bool plain = s->s[i] != '%';
-        for (size_t k = 0; !plain && ++i < s->n && s->s[i] && strchr("0123456789.-+ ", s->s[i]) && k < 7; k++)
-            spec[k] = s->s[i];
-        if (i >= s->n)
-            jj_fail(j, "%%: the format is not complete");
-        if (plain || s->s[i] == '%')
-            jj_put(j, &t, s->s + i, 1);
-        else if (used == n)
-            jj_fail(j, "%%: more conversions than values");
-        else
-            put_percent(j, &t, spec, s->s[i], v[used++]);
-    }
-    if (used < n && !(MAY_STAY >> values.kind & 1))
-        jj_fail(j, "%%: fewer conversions than values");
     return jj_text(j, &t);
 }
 

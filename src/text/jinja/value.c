@@ -17,12 +17,13 @@ void jj_fail(struct jinja *j, const char *format, ...)
     longjmp(j->failed, 1);
 }
 
-void jj_need_defined(struct jinja *j, V v, const char *unnamed)
+V jj_need_defined(struct jinja *j, V v, const char *unnamed)
 {
     if (v.kind == JJ_UNDEFINED && v.s)
         jj_fail(j, "'%.*s' is undefined", JJ_SHOWN(v.s));
     if (v.kind == JJ_UNDEFINED)
         jj_fail(j, "%s", unnamed);
+    return v;
 }
 
 void *jj_alloc(struct jinja *j, size_t bytes)
@@ -36,6 +37,11 @@ void *jj_alloc(struct jinja *j, size_t bytes)
     jj_unpoison(p, bytes);
     jj_poison((char *)p + bytes, size - bytes);
     return p;
+}
+
+V jj_box(struct jinja *j, enum jj_kind kind, const void *what, size_t size)
+{
+    return (V){ .kind = kind, .call = memcpy(jj_alloc(j, size), what, size) };
 }
 
 void *jj_grow(struct jinja *j, void *v, size_t n, size_t *cap, size_t size)
@@ -90,12 +96,11 @@ void jj_puts(struct jinja *j, struct jj_text *t, const char *s) { jj_put(j, t, s
 
 V jj_str(struct jinja *j, const char *s, size_t n)
 {
-    struct jj_str *r = jj_alloc(j, sizeof *r);
-    *r = (struct jj_str){ s ? s : "", n, 0, false };         /* a text that never grew has no bytes */
+    size_t chars = 0;
     for (size_t i = 0; i < n; i++)
-        r->chars += ((unsigned char)s[i] & 0xc0) != 0x80;
+        chars += ((unsigned char)s[i] & 0xc0) != 0x80;
     jj_work(j, JJ_STEP + n / 4);
-    return (V){ .kind = JJ_STR, .s = r };
+    return JJ_BOX(j, JJ_STR, struct jj_str, s ? s : "", n, chars);   /* a text that never grew has no bytes */
 }
 
 V jj_cstr(struct jinja *j, const char *s) { return jj_str(j, s, strlen(s)); }
@@ -130,12 +135,8 @@ bool jj_same(const struct jj_str *a, const struct jj_str *b)
 
 /* ---- lists and dicts ---- */
 
-V jj_list(struct jinja *j, enum jj_kind kind)
-{
-    struct jj_list *l = jj_alloc(j, sizeof *l);
-    *l = (struct jj_list){0};
-    return (V){ .kind = kind, .list = l };
-}
+V jj_list(struct jinja *j, enum jj_kind kind) { return JJ_BOX(j, kind, struct jj_list, 0); }
+V jj_dict(struct jinja *j, enum jj_kind kind) { return JJ_BOX(j, kind, struct jj_dict, 0); }
 
 void jj_append(struct jinja *j, struct jj_list *l, V v)
 {
@@ -149,13 +150,6 @@ V jj_tuple(struct jinja *j, const V *v, size_t n)
     for (size_t i = 0; i < n; i++)
         jj_append(j, t.list, v[i]);
     return t;
-}
-
-V jj_dict(struct jinja *j, enum jj_kind kind)
-{
-    struct jj_dict *d = jj_alloc(j, sizeof *d);
-    *d = (struct jj_dict){0};
-    return (V){ .kind = kind, .dict = d };
 }
 
 /* Equal values have equal hashes: 1, 1.0 and True are one key. */
@@ -223,13 +217,13 @@ static struct jj_entry *find(struct jinja *j, const struct jj_dict *d, V key, ui
     return NULL;
 }
 
-void jj_set(struct jinja *j, struct jj_dict *d, V key, V value)
+bool jj_set(struct jinja *j, struct jj_dict *d, V key, V value)
 {
     const uint64_t h = hash(j, key);
     struct jj_entry *e = find(j, d, key, h);
     if (e) {
         e->value = value;
-        return;
+        return false;
     }
     d->v = jj_grow(j, d->v, d->n, &d->cap, sizeof *d->v);
     d->v[d->n++] = (struct jj_entry){ key, value, h };
@@ -237,25 +231,26 @@ void jj_set(struct jinja *j, struct jj_dict *d, V key, V value)
         index_entry(j, d, d->n - 1);
     else
         index_all(j, d);
+    return true;
 }
 
-V *jj_get(struct jinja *j, const struct jj_dict *d, V key)
+V jj_get(struct jinja *j, const struct jj_dict *d, V key)
 {
-    struct jj_entry *e = find(j, d, key, hash(j, key));
-    return e ? &e->value : NULL;
+    const struct jj_entry *e = find(j, d, key, hash(j, key));
+    return e ? e->value : (V){0};
 }
 
-bool jj_remove(struct jinja *j, struct jj_dict *d, V key, V *value)
+V jj_remove(struct jinja *j, struct jj_dict *d, V key)
 {
     struct jj_entry *e = find(j, d, key, hash(j, key));
     if (!e)
-        return false;
-    *value = e->value;
+        return (V){0};
+    const V value = e->value;
     memmove(e, e + 1, (size_t)(d->v + d->n - (e + 1)) * sizeof *e);
     d->n--;
     jj_step(j, d->n);
     index_all(j, d);
-    return true;
+    return value;
 }
 
 /* ---- properties ---- */
@@ -302,6 +297,22 @@ V jj_element(V v, size_t i)
     return v.kind == JJ_RANGE_OF ? jj_int(v.range->from + (int64_t)i * v.range->step) : v.list->v[i];
 }
 
+/* ---- arguments ---- */
+
+const struct jj_str *jj_need_text(struct jinja *j, V v, const char *what)
+{
+    if (v.kind != JJ_STR)
+        jj_fail(j, "%s: a text is needed, found a %s", what, jj_type(v));
+    return v.s;
+}
+int64_t jj_need_whole(struct jinja *j, V v, int64_t otherwise, const char *what)
+{
+    v = jj_or(v, jj_int(otherwise));
+    if (!jj_whole(v))
+        jj_fail(j, "%s: a whole number is needed, found a %s", what, jj_type(v));
+    return jj_i(v);
+}
+
 /* ---- iteration ---- */
 
 struct jj_iter *jj_walk(struct jinja *j, V v)
@@ -312,17 +323,14 @@ struct jj_iter *jj_walk(struct jinja *j, V v)
         jj_fail(j, "a loop over 'loop' is not supported");
     if (!jj_has_length(v))
         jj_fail(j, "a %s cannot be iterated over", jj_type(v));
-    struct jj_iter *it = jj_alloc(j, sizeof *it);
-    *it = (struct jj_iter){ .over = v };
-    return it;
+    return JJ_BOX(j, JJ_ITER, struct jj_iter, .over = v).iter;
 }
 
 V jj_lazily(struct jinja *j, struct jj_iter *from, bool (*next)(struct jinja *, struct jj_iter *, V *),
             const void *what, size_t size)
 {
-    struct jj_iter *it = jj_alloc(j, sizeof *it);
-    *it = (struct jj_iter){ .from = from, .next = next, .what = memcpy(jj_alloc(j, size), what, size) };
-    return (V){ .kind = JJ_ITER, .iter = it };
+    return JJ_BOX(j, JJ_ITER, struct jj_iter, .from = from, .next = next,
+                  .what = memcpy(jj_alloc(j, size), what, size));
 }
 
 bool jj_next(struct jinja *j, struct jj_iter *it, V *v)
@@ -474,7 +482,7 @@ bool jj_contains(struct jinja *j, V box, V v)
         return jj_find(j, box.s, v.s, 0) != SIZE_MAX;
     }
     if (box.kind == JJ_DICT || (box.kind == JJ_VIEW && box.view->part == JJ_KEYS))
-        return jj_get(j, box.kind == JJ_DICT ? box.dict : box.view->dict, v) != NULL;
+        return jj_get(j, box.kind == JJ_DICT ? box.dict : box.view->dict, v).kind != JJ_MISSING;
     V x;
     for (struct jj_iter *it = jj_walk(j, box); jj_next(j, it, &x);)
         if (jj_equal(j, x, v))

@@ -22,9 +22,8 @@ V jj_from_json(struct jinja *j, const struct json *v)
     case JS_STRING: return text_of(j, v);
     case JS_NUMBER: {
         const size_t n = (size_t)(v->end - v->s);
-        char *number = jj_alloc(j, n + 1);
+        char *number = memcpy(jj_alloc(j, n + 1), v->s, n);
         int64_t i;
-        memcpy(number, v->s, n);
         number[n] = 0;
         if (strspn(number, "-0123456789") < n)           /* 4.0 is a float */
             return jj_float(strtod(number, NULL));
@@ -46,8 +45,9 @@ V jj_from_json(struct jinja *j, const struct json *v)
     return jj_none();
 }
 
-V jj_parse_json(struct jinja *j, const struct jj_str *s)
+V jj_parse_json(struct jinja *j, In x)
 {
+    const struct jj_str *s = jj_need_text(j, x->self, "from_json");
     struct json root;
     struct err why;
     if (js_check_with_nul(&root, "from_json", s->s, s->n, &why))
@@ -250,10 +250,11 @@ V jj_to_str(struct jinja *j, V v)
     return jj_text(j, &t);
 }
 
-V jj_to_json(struct jinja *j, V v, const V *indent, const V *separators, bool ascii, bool sorted)
+V jj_to_json(struct jinja *j, In x)
 {
+    const V *indent = &x->p[1], *separators = &x->p[2];
     struct jj_text t = {0};
-    struct print p = { .t = &t, .json = true, .ascii = ascii, .sorted = sorted };
+    struct print p = { .t = &t, .json = true, .ascii = jj_truth(x->p[0]), .sorted = jj_truth(x->p[3]) };
     if (jj_whole(*indent)) {
         const int64_t n = MAX(jj_i(*indent), 0);
         if (n > 1000)
@@ -273,6 +274,6 @@ V jj_to_json(struct jinja *j, V v, const V *indent, const V *separators, bool as
         p.comma = separators->list->v[0].s;
         p.colon = separators->list->v[1].s;
     }
-    put_value(j, &p, v);
+    put_value(j, &p, x->self);
     return jj_text(j, &t);
 }
