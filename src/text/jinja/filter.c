@@ -43,11 +43,11 @@ static V safe(struct jinja *j, In x)
 }
 static V replace(struct jinja *j, In x)
 {
-    const V count = x->p[2];
-    if (jj_given(count) && !jj_whole(count))
+    const V count = jj_given(x->p[2]) ? x->p[2] : jj_int(-1);
+    if (!jj_whole(count))
         jj_fail(j, "replace: count is a %s", jj_type(count));
     return jj_replace(j, jj_to_str(j, x->self).s, jj_to_str(j, x->p[0]).s, jj_to_str(j, x->p[1]).s,
-                      jj_given(count) ? jj_i(count) : -1);
+                      jj_i(count));
 }
 
 static V indent(struct jinja *j, In x)
@@ -234,10 +234,7 @@ static V last(struct jinja *j, In x)
     return list.list->n ? list.list->v[list.list->n - 1] : jj_undefined(NULL);
 }
 
-static V iterator(struct jinja *j, V list)
-{
-    return (V){ .kind = JJ_ITER, .iter = jj_walk(j, list) };
-}
+static V iterator(struct jinja *j, V list) { return (V){ .kind = JJ_ITER, .iter = jj_walk(j, list) }; }
 static V reverse(struct jinja *j, In x)
 {
     const V list = jj_to_list(j, x->self);
@@ -269,16 +266,15 @@ static V sort_key(struct jinja *j, V v, V by, bool exact)
 static V sorted(struct jinja *j, V list, V by, bool exact, bool reverse)
 {
     const size_t n = list.list->n;
-    V *keys = jj_alloc(j, n * sizeof *keys), out = jj_list(j, JJ_LIST);
+    V *keys = jj_alloc(j, n * sizeof *keys);
     for (size_t i = 0; i < n; i++) {
         keys[i] = by.kind == JJ_INT ? sort_key(j, list.list->v[i], by, exact) : jj_list(j, JJ_LIST);
         for (size_t k = 0; by.kind != JJ_INT && k < by.list->n; k++)
             jj_append(j, keys[i].list, sort_key(j, list.list->v[i], by.list->v[k], exact));
     }
-    const size_t *order = jj_order(j, keys, n, reverse);
-    for (size_t i = 0; i < n; i++)
-        jj_append(j, out.list, list.list->v[order[i]]);
-    return out;
+    if (n)
+        jj_sort(j, list.list->v, sizeof(V), keys, n, reverse);
+    return list;
 }
 
 static V sort(struct jinja *j, In x)
@@ -313,11 +309,10 @@ static V unique(struct jinja *j, In x)
 /* min and max; how: the result of a comparison with the best one so far */
 static V extreme(struct jinja *j, In x)
 {
-    V best = jj_undefined(NULL), best_key = best, v;
-    bool some = false;
-    for (struct jj_iter *it = jj_walk(j, x->self); jj_next(j, it, &v); some = true) {
+    V best = jj_undefined(NULL), best_key = {0}, v;
+    for (struct jj_iter *it = jj_walk(j, x->self); jj_next(j, it, &v);) {
         const V key = sort_key(j, v, x->p[1], jj_truth(x->p[0]));
-        if (!some || jj_compare(j, defined(j, key), defined(j, best_key)) == x->how)
+        if (best_key.kind == JJ_MISSING || jj_compare(j, defined(j, key), defined(j, best_key)) == x->how)
             best = v, best_key = key;
     }
     return best;

@@ -154,10 +154,9 @@ struct jj_node {
     const struct jj_builtin *builtin;        /* N_FILTER, N_TEST; NULL: unknown */
     V name;                                  /* N_SPACE_REF: its attribute; an argument: its name, if any */
     int stars;                               /* before an argument */
-    struct jj_place place;                   /* N_NAME, N_SPACE_REF, N_MACRO */
+    struct jj_place place;                   /* N_NAME, N_SPACE_REF, N_MACRO; N_FOR: of `loop` */
     struct jj_scope *scope, *test_scope, *else_scope;
     unsigned kwargs_slot, varargs_slot;      /* N_MACRO: slot + 1; 0: the macro does not name it */
-    unsigned self_slot;                      /* N_FOR: the slot of `loop` */
 };
 
 /* The names of a block that has its own. `load` says where a name's value comes from when the block begins;
@@ -260,8 +259,8 @@ const char *jj_type(V v);                               /* Python's name of the 
 bool jj_truth(V v);
 bool jj_equal(struct jinja *j, V a, V b);
 int  jj_compare(struct jinja *j, V a, V b);             /* -1, 0, 1; 2: a NaN; an error for other types */
-/* The order of n keys, stable; `reverse` keeps the order of equal keys, too. */
-size_t *jj_order(struct jinja *j, const V *keys, size_t n, bool reverse);
+/* Sorts n > 0 elements of `size` bytes by their keys, stable; `reverse` keeps the order of equal keys. */
+void jj_sort(struct jinja *j, void *v, size_t size, const V *keys, size_t n, bool reverse);
 bool jj_contains(struct jinja *j, V box, V v);
 const struct jj_str *jj_need_text(struct jinja *j, V v, const char *what);   /* an error for another kind */
 int64_t jj_need_whole(struct jinja *j, V v, int64_t otherwise, const char *what);
@@ -295,7 +294,6 @@ void jj_resolve(struct jinja *j);                       /* the place or the scop
 
 /* Binds arguments to the parameters of a builtin, and calls it. */
 V jj_call_builtin(struct jinja *j, const struct jj_builtin *b, V self, const struct jj_args *a);
-V jj_function_of(struct jinja *j, const struct jj_builtin *b, V self);       /* a value that can be called */
 V jj_peek(struct jinja *j, struct jj_loop *l);                              /* l->after; MISSING at the end */
 V jj_attr(struct jinja *j, V v, V name);                                    /* v.name */
 V jj_item(struct jinja *j, V v, V key);                                     /* v[key] */

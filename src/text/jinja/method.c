@@ -147,11 +147,6 @@ const struct jj_builtin *jj_lookup(const struct jj_builtin *b, const struct jj_s
     return NULL;
 }
 
-V jj_function_of(struct jinja *j, const struct jj_builtin *b, V self)
-{
-    return JJ_BOX(j, JJ_CALL, struct jj_call, .builtin = b, .self = self);
-}
-
 /* A Python attribute: a method, or one of loop. MISSING: there is none. */
 static V own_attr(struct jinja *j, V v, const struct jj_str *name)
 {
@@ -168,7 +163,7 @@ static V own_attr(struct jinja *j, V v, const struct jj_str *name)
         return jj_undefined(name);
     if (b && !b->f)
         jj_fail(j, "the method '%s' of a %s is not supported", b->name, jj_type(v));
-    return b ? jj_function_of(j, b, v) : (V){0};
+    return b ? JJ_BOX(j, JJ_CALL, struct jj_call, .builtin = b, .self = v) : (V){0};
 }
 
 /* v[key] without attributes. MISSING: there is none. */

@@ -275,24 +275,24 @@ static struct jj_node *parse_subscribed(struct jinja *j)
 
 static struct jj_node *parse_subscript(struct jinja *j, struct jj_node *of)
 {
+    struct jj_node *key;
     if (skip_op(j, '.')) {
-        struct jj_token *t = now(j);
-        if (t->kind == T_INT) {
-            advance(j);
-            note_loop(j, of);
-            return node(j, N_ITEM, of, constant(j, t->v));
-        }
-        return valued(j, N_ATTR, of, expect_name(j));
+        const struct jj_token *t = now(j);
+        if (t->kind != T_INT)
+            return valued(j, N_ATTR, of, expect_name(j));
+        advance(j);
+        key = constant(j, t->v);
+    } else {
+        struct jj_node *tuple = node(j, N_TUPLE, NULL, NULL);
+        expect_op(j, '[');
+        while (another(j, tuple->list.n, ']'))
+            jj_push(j, &tuple->list, parse_subscribed(j));
+        expect_op(j, ']');
+        key = tuple->list.n == 1 ? tuple->list.v[0] : tuple;
     }
-    struct jj_node *tuple = node(j, N_TUPLE, NULL, NULL);
-    expect_op(j, '[');
-    while (another(j, tuple->list.n, ']'))
-        jj_push(j, &tuple->list, parse_subscribed(j));
-    expect_op(j, ']');
-    struct jj_node *item = node(j, N_ITEM, of, tuple->list.n == 1 ? tuple->list.v[0] : tuple);
-    if (item->b->kind == N_CONST && item->b->v.kind == JJ_INT)
+    if (key->kind == N_CONST && key->v.kind == JJ_INT)
         note_loop(j, of);
-    return item;
+    return node(j, N_ITEM, of, key);
 }
 
 static struct jj_node *parse_postfix(struct jinja *j, struct jj_node *n)
@@ -334,13 +334,6 @@ static struct jj_node *parse_filters(struct jinja *j, struct jj_node *n)
     return n;
 }
 
-static struct jj_node *parse_test(struct jinja *j, struct jj_node *n)
-{
-    const bool negated = skip_name(j, "not");
-    struct jj_node *test = parse_builtin(j, N_TEST, n);
-    return negated ? node(j, N_NOT, test, NULL) : test;
-}
-
 static struct jj_node *parse_unary(struct jinja *j, bool with_filter)
 {
     struct jj_node *n;
@@ -356,7 +349,8 @@ static struct jj_node *parse_unary(struct jinja *j, bool with_filter)
         if (is_op(j, '|'))
             n = parse_filters(j, n);
         else if (skip_name(j, "is"))
-            n = parse_test(j, n);
+            n = skip_name(j, "not") ? node(j, N_NOT, parse_builtin(j, N_TEST, n), NULL)
+                                    : parse_builtin(j, N_TEST, n);
         else if (is_op(j, '('))
             n = parse_args(j, node(j, N_CALL, n, NULL));
         else

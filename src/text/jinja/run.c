@@ -16,7 +16,7 @@ static V resolve(struct jinja *j, V name)
 {
     const V v = jj_get(j, j->globals, name);
     const struct jj_builtin *b = v.kind == JJ_MISSING ? jj_lookup(jj_functions, name.s) : NULL;
-    return b ? jj_function_of(j, b, jj_none()) : v;
+    return b ? JJ_BOX(j, JJ_CALL, struct jj_call, .builtin = b) : v;
 }
 
 static V *variable(struct jj_frame *f, struct jj_place at)
@@ -261,17 +261,14 @@ static V evaluate_inner(struct jinja *j, struct jj_frame *f, const struct jj_nod
     V v;
     switch (n->kind) {
     case N_CONST: return n->v;
-    case N_NAME:
-        v = *variable(f, n->place);
-        return v.kind == JJ_MISSING ? jj_undefined(n->v.s) : v;
+    case N_NAME: return jj_or(*variable(f, n->place), jj_undefined(n->v.s));
     case N_TUPLE: case N_LIST: case N_DICT: return elements(j, f, n);
     case N_ATTR: return jj_attr(j, evaluate(j, f, n->a), n->v);
     case N_ITEM: return item(j, f, n);
     case N_CALL: return call(j, f, n);
     case N_FILTER: case N_TEST: return filtered(j, f, n, NULL);
     case N_COND:
-        v = evaluate(j, f, jj_truth(evaluate(j, f, n->a)) ? n->b : n->c);
-        return v.kind == JJ_MISSING ? jj_undefined(NULL) : v;
+        return jj_or(evaluate(j, f, jj_truth(evaluate(j, f, n->a)) ? n->b : n->c), jj_undefined(NULL));
     case N_NOT: return jj_bool(!jj_truth(evaluate(j, f, n->a)));
     case N_AND: v = evaluate(j, f, n->a); return jj_truth(v) ? evaluate(j, f, n->b) : v;
     case N_OR: v = evaluate(j, f, n->a); return jj_truth(v) ? v : evaluate(j, f, n->b);
@@ -334,7 +331,7 @@ static enum flow loop(struct jinja *j, struct jj_frame *outer, const struct jj_n
         l->after.kind = JJ_MISSING;
         l->index0++;
         assign(j, f, n->a, l->now);
-        f->v[n->self_slot] = (V){ .kind = JJ_LOOP, .loop = l };
+        f->v[n->place.slot] = (V){ .kind = JJ_LOOP, .loop = l };
         enter(j, f);
         const enum flow flow = block(j, f, &n->body);
         completed |= flow == GO;

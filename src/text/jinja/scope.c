@@ -182,7 +182,7 @@ static void open_block(struct jinja *j, struct jj_scope *outer, struct jj_node *
     struct jj_scope *s = n->scope = new_scope(j, outer);
     if (n->kind == N_FOR) {
         collect_target(j, s, n->a, true);
-        n->self_slot = store(j, s, jj_cstr(j, "loop"), true);
+        n->place.slot = store(j, s, jj_cstr(j, "loop"), true);
     }
     for (size_t i = 0; i < n->list.n; i++)
         collect_target(j, s, n->list.v[i], true);

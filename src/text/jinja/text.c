@@ -172,24 +172,19 @@ void jj_reverse(struct jj_list *l)
 V jj_split(struct jinja *j, In x)
 {
     const struct jj_str *s = x->self.s;
-    const bool right = x->how == RIGHT;
+    const bool right = x->how == RIGHT, words = !jj_given(x->p[0]);
     const int64_t most = jj_need_whole(j, x->p[1], -1, "split");
-    V list = jj_list(j, JJ_LIST);
-    if (!jj_given(x->p[0])) {
-        list = split_words(j, s, most, right);
-    } else {
-        const struct jj_str *word = jj_need_text(j, x->p[0], "split");
-        if (word->n == 0)
-            jj_fail(j, "split: the separator is empty");
-        size_t from = 0, end = s->n, at;
-        while ((most < 0 || (int64_t)list.list->n < most) &&
-               (at = right ? find_before(j, s, word, end) : jj_find(j, s, word, from)) != SIZE_MAX) {
-            jj_append(j, list.list, right ? jj_str(j, s->s + at + word->n, end - at - word->n)
-                                     : jj_str(j, s->s + from, at - from));
-            end = right ? at : end;
-            from = right ? from : at + word->n;
-        }
-        jj_append(j, list.list, jj_str(j, s->s + from, end - from));
+    const struct jj_str *word = words ? NULL : jj_need_text(j, x->p[0], "split");
+    const V list = words ? split_words(j, s, most, right) : jj_list(j, JJ_LIST);
+    if (word && !word->n)
+        jj_fail(j, "split: the separator is empty");
+    for (size_t from = 0, end = s->n, at = 0; word && at != SIZE_MAX;) {
+        at = (int64_t)list.list->n == most ? SIZE_MAX
+             : right                       ? find_before(j, s, word, end)
+                                           : jj_find(j, s, word, from);
+        const size_t a = !right || at == SIZE_MAX ? from : at + word->n, b = right ? end : MIN(at, end);
+        jj_append(j, list.list, jj_str(j, s->s + a, b - a));
+        *(right ? &end : &from) = right ? at : at + word->n;
     }
     if (right)
         jj_reverse(list.list);

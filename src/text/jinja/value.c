@@ -445,8 +445,9 @@ int jj_compare(struct jinja *j, V a, V b)
     return order;
 }
 
-size_t *jj_order(struct jinja *j, const V *keys, size_t n, bool reverse)
+void jj_sort(struct jinja *j, void *v, size_t size, const V *keys, size_t n, bool reverse)
 {
+    char *sorted = v, *old = memcpy(jj_alloc(j, n * size), v, n * size);
     size_t *from = jj_alloc(j, n * sizeof *from), *to = jj_alloc(j, n * sizeof *to);
     for (size_t i = 0; i < n; i++)
         from[i] = i;
@@ -463,7 +464,8 @@ size_t *jj_order(struct jinja *j, const V *keys, size_t n, bool reverse)
         from = to;
         to = t;
     }
-    return from;
+    for (size_t i = 0; i < n; i++)
+        memcpy(sorted + i * size, old + from[i] * size, size);
 }
 
 size_t jj_find(struct jinja *j, const struct jj_str *s, const struct jj_str *word, size_t from)

@@ -147,15 +147,13 @@ static void put_key(struct jinja *j, struct print *p, V key)
 /* The members of a dict, for sort_keys by key. */
 static struct jj_entry *members(struct jinja *j, const struct print *p, const struct jj_dict *dict)
 {
-    if (!p->sorted)
+    if (!p->sorted || !dict->n)
         return dict->v;
-    struct jj_entry *e = jj_alloc(j, dict->n * sizeof *e);
+    struct jj_entry *e = memcpy(jj_alloc(j, dict->n * sizeof *e), dict->v, dict->n * sizeof *e);
     V *keys = jj_alloc(j, dict->n * sizeof *keys);
     for (size_t i = 0; i < dict->n; i++)
         keys[i] = dict->v[i].key;
-    const size_t *order = jj_order(j, keys, dict->n, false);
-    for (size_t i = 0; i < dict->n; i++)
-        e[i] = dict->v[order[i]];
+    jj_sort(j, e, sizeof *e, keys, dict->n, false);
     return e;
 }
 
