@@ -155,10 +155,6 @@ static inline bool config_owns_kv(const struct config *c, size_t layer)
 double config_mean_queries(const struct config *c);
 double config_mean_keys(const struct config *c);
 
-struct json;
-/* Reads generation_config.json into generation[] and generation_unknown (config_generation.c, for
- * config_parse). */
-int config_read_generation(struct config *c, const struct json *root, struct err *e);
 /* The usable length under the scaling; 0 if it exceeds CONTEXT_MAX. */
 size_t config_context(const struct config *c);
 /* Whether the model has recurrent states, the number of layers with a mixer of this kind, and of those that

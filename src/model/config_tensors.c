@@ -5,26 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/model/layer.h"
+#include "src/model/model.h"
 #include "src/model/views.h"
 
 /* p: with the whole name. */
 typedef int tensor_fn(void *ctx, const struct layer_part *p);
 
-/* Calls fn for the tensors of the embeddings of each layer, and of a drafter, until it returns -1. */
-static int each_outside(const struct config *c, tensor_fn *fn, void *ctx)
+/* Calls fn for every tensor outside of the layers until it returns -1. */
+static int each_outside(const struct config *c, const struct tensors *ts, tensor_fn *fn, void *ctx)
 {
-    const size_t d = c->hidden, states = c->backbone, each = c->per_layer, all = c->n_layers * each;
-    const struct layer_part p[] = {
-        { "pre_projection.weight", states, d, 2 * states, PART_MATRIX, 0 },
-        { "post_projection.weight", states, states, d, PART_MATRIX, 0 },
-        { PER_LAYER_TABLE, each, c->per_layer_vocab, all, PART_MATRIX, 0 },
-        { "model.per_layer_model_projection.weight", each, all, d, PART_MATRIX, 0 },
-        { "model.per_layer_projection_norm.weight", each, each, 0, PART_NORM, 0 },
-    };
+    struct layer_part p[MODEL_PARTS_MAX];
+    const size_t n = model_parts(p, c, ts);
     int rc = 0;
-    for (size_t i = 0; i < sizeof p / sizeof *p && rc == 0; i++)
-        rc = p[i].used ? fn(ctx, &p[i]) : 0;
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = fn(ctx, &p[i]);
     return rc;
 }
 
@@ -67,10 +61,9 @@ static size_t count_parts(const struct layer_part *p, size_t n)
 static size_t count_params(const struct config *c, bool used)
 {
     struct layer_part p[PARTS_MAX], x[EXPERT_PARTS];
-    const size_t rows = used ? 0 : c->per_layer_vocab;       /* a token uses one row */
-    size_t n = c->hidden + (c->tied ? 1 : 2) * c->vocab * c->hidden + 3 * c->backbone * c->hidden;
-    if (c->per_layer)
-        n += c->n_layers * c->per_layer * (rows + c->hidden) + c->per_layer;
+    size_t n = count_parts(p, model_parts(p, c, NULL));
+    if (used)                            /* of the table a token uses one row, which does not count */
+        n -= c->n_layers * c->per_layer * c->per_layer_vocab;
     for (size_t l = 0; l < c->n_layers; l++) {
         n += count_parts(p, layer_parts(p, c, l));
         if (c->layer[l].experts)
@@ -128,11 +121,11 @@ static int same_bytes(const struct tensors *ts, const struct tensor *a, const st
 
 /* A tied model may have lm_head.weight if it equals the embedding. Two different ones are an error:
  * versions of transformers differ in which they use. */
-static int check_tied(const struct config *c, const struct tensors *ts, const struct tensor *embed,
-                      struct err *e)
+static int check_tied(const struct config *c, const struct tensors *ts, struct err *e)
 {
-    const struct tensor *head = tensors_find(ts, "lm_head.weight");
-    if (!head)
+    const struct tensor *head = tensors_find(ts, "lm_head.weight"),
+                        *embed = tensors_find(ts, "model.embed_tokens.weight");
+    if (!c->tied || !head)
         return 0;
     bool same = head->dtype == embed->dtype && head->n_dims == 2 && head->dim[0] == c->vocab &&
                 head->dim[1] == c->hidden;
@@ -153,6 +146,9 @@ struct checking { const struct tensors *ts; struct err *e; };
 static int check_tensor(void *ctx, const struct layer_part *p)
 {
     const struct checking *k = ctx;
+    if (strcmp(p->name, "lm_head.weight") == 0 && !tensors_find(k->ts, p->name))
+        return err_set(k->e, ERR_INPUT, "%s: tensor \"lm_head.weight\" is missing, needed because "
+                                        "tie_word_embeddings is false", k->ts->path[0]);
     return part_need(k->ts, "", p, k->e) ? 0 : -1;
 }
 
@@ -175,19 +171,11 @@ int config_check_tensors(const struct config *c, const struct tensors *ts, struc
                        "config.json: %zu layers x %zu key/value heads x head_dim %zu x %zu positions: the "
                        "size of the cache is beyond 2^62 bytes",
                        c->n_layers, c->n_kv_heads, c->head_dim, c->context);
-    const struct tensor *embed = tensors_need(ts, "model.embed_tokens.weight", c->vocab, c->hidden, e);
-    if (!embed || !tensors_need(ts, "model.norm.weight", c->hidden, 0, e))
-        return -1;
-    if (!c->tied && !tensors_find(ts, "lm_head.weight"))
-        return err_set(e, ERR_INPUT, "%s: tensor \"lm_head.weight\" is missing, needed because "
-                                     "tie_word_embeddings is false", ts->path[0]);
-    if (c->tied ? check_tied(c, ts, embed, e) : !tensors_need(ts, "lm_head.weight", c->vocab, c->hidden, e))
+    if (each_outside(c, ts, check_tensor, &(struct checking){ ts, e }) || check_tied(c, ts, e))
         return -1;
     if (layers && layers < c->n_layers)
         return err_set(e, ERR_INPUT, "%s: num_hidden_layers is %zu, but the files have tensors of %zu layers",
                        ts->path[0], c->n_layers, layers);
-    if (each_outside(c, check_tensor, &(struct checking){ ts, e }))
-        return -1;
     for (size_t l = 0; l < c->n_layers; l++)
         if (each_tensor(c, l, check_tensor, &(struct checking){ ts, e }) ||
             (c->layer[l].experts && check_experts(c, ts, l, e)))
@@ -205,33 +193,13 @@ static int look_for(void *ctx, const struct layer_part *p)
     return 0;
 }
 
-/* Calls fn for every tensor that the configuration needs. */
-static void each_needed(const struct config *c, tensor_fn *fn, void *ctx)
-{
-    static const char *const outside[] = { "model.embed_tokens.weight", "model.norm.weight",
-                                           "lm_head.weight" };
-    for (size_t i = 0; i < (c->tied ? 2 : 3); i++)
-        fn(ctx, &(struct layer_part){ .name = outside[i] });
-    each_outside(c, fn, ctx);
-    for (size_t l = 0; l < c->n_layers; l++)
-        each_tensor(c, l, fn, ctx);
-}
-
 void config_missing_tensors(const struct config *c, const struct tensors *ts,
                             void (*missing)(void *ctx, const char *name), void *ctx)
 {
-    each_needed(c, look_for, &(struct looking){ ts, missing, ctx });
-}
-
-struct marking { const struct tensors *ts; bool *needed; };
-
-static int mark(void *ctx, const struct layer_part *p)
-{
-    const struct marking *k = ctx;
-    const struct tensor *t = tensors_find(k->ts, p->name);
-    if (t)
-        k->needed[t - k->ts->t] = true;
-    return 0;
+    struct looking k = { ts, missing, ctx };
+    each_outside(c, ts, look_for, &k);
+    for (size_t l = 0; l < c->n_layers; l++)
+        each_tensor(c, l, look_for, &k);
 }
 
 /* Tensors that a loader may pass over without a word: a copy of the embedding, frequencies of RoPE that older
@@ -246,20 +214,14 @@ static bool may_rest(const struct config *c, const struct tensor *t)
            (c->kv_shared && (strstr(name, ".self_attn.k_") || strstr(name, ".self_attn.v_")));
 }
 
-int config_unread_tensors(const struct config *c, const struct tensors *ts,
-                          void (*unread)(void *ctx, const char *name), void *ctx)
+void config_unread_tensors(const struct config *c, const struct tensors *ts,
+                           void (*unread)(void *ctx, const char *name), void *ctx)
 {
-    struct marking k = { ts, calloc(ts->n + 1, 1) };
     const char *last = "";
-    if (!k.needed)
-        return -1;
-    each_needed(c, mark, &k);
     for (size_t i = 0; i < ts->n; i++) {
-        if (k.needed[i] || may_rest(c, &ts->t[i]) || ts->t[i].stored_name == last)
+        if (ts->t[i].needed || may_rest(c, &ts->t[i]) || ts->t[i].stored_name == last)
             continue;
         last = ts->t[i].stored_name;
         unread(ctx, last);
     }
-    free(k.needed);
-    return 0;
 }

@@ -19,10 +19,10 @@ size_t config_count_used(const struct config *c);
 /* Bytes of keys and values for n positions with elements of `element` bytes; false if they exceed size_t. */
 bool config_kv_bytes(const struct config *c, size_t n, size_t element, size_t *bytes);
 
-/* Calls `unread` for every tensor of the files that the configuration does not need, with its name in the
- * files. Draft layers of a hybrid are needed. -1: out of memory. */
-int config_unread_tensors(const struct config *c, const struct tensors *ts,
-                          void (*unread)(void *ctx, const char *name), void *ctx);
+/* After that check: calls `unread` for every tensor of the files that the configuration does not need, with
+ * its name in the files. Draft layers of a hybrid are needed. */
+void config_unread_tensors(const struct config *c, const struct tensors *ts,
+                           void (*unread)(void *ctx, const char *name), void *ctx);
 
 /* Calls `missing` for every tensor that the configuration needs and the files lack. The name is valid
  * during the call. */

@@ -7,7 +7,6 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "kernels/quant.h"
 #include "src/base/notice.h"
 #include "src/model/device_check.h"
 #include "src/model/model.h"
@@ -74,15 +73,6 @@ static int open_gpu(struct device **dev, const char *word, struct err *e)
     return 0;
 }
 
-/* The first tensor with quantised weights; NULL: none. */
-static const struct tensor *quantised(const struct tensors *ts)
-{
-    for (size_t i = 0; i < ts->n; i++)
-        if (dtype_is_quantised(ts->t[i].dtype))
-            return &ts->t[i];
-    return NULL;
-}
-
 /* What a model needs and the GPU does not compute with; NULL: nothing. */
 static const char *lacks_of(const struct device *dev, const struct config *c)
 {
@@ -107,13 +97,11 @@ static int check_support(const struct device *dev, const struct device_choice_mo
         return err_set(e, ERR_INPUT,
                        "%s: --kv-dtype %s is not supported on this device (auto and %s are); --device cpu "
                        "supports it", dev->name, kv_type_name(m->kv), kv_type_name(dev->kv_type));
-    const struct tensor *t = quantised(m->tensors);
+    const struct tensor *t = model_quantised(m->tensors);
     if (t)
-        return err_set(
-            e, ERR_INPUT,
-            "%s: tensor \"%s\": weights of type %s are not supported on this device; --device cpu supports "
-            "them",
-            dev->name, t->stored_name, t->dtype_name);
+        return err_set(e, ERR_INPUT,
+                       "%s: tensor \"%s\": weights of type %s are not supported on this device; --device cpu "
+                       "supports them", dev->name, t->stored_name, t->dtype_name);
     const char *lacks = lacks_of(dev, m->config);
     if (lacks)
         return err_set(e, ERR_INPUT,

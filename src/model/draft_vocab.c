@@ -56,11 +56,10 @@ int draft_vocab_read(struct draft_vocab *v, const struct tensors *ts, size_t voc
     if (!t)
         return 0;
     if (strcmp(t->dtype_name, "I64") || t->n_dims != 1)
-        return err_set(e, ERR_INPUT, "%s: tensor \"" DRAFT_VOCAB_TENSOR "\": dtype %s with %zu dimensions, "
-                       "allowed is I64 with one", ts->path[t->shard], t->dtype_name, t->n_dims);
+        return tensor_bad(ts, t, e, ": dtype %s with %zu dimensions, allowed is I64 with one", t->dtype_name,
+                          t->n_dims);
     if (t->dim[0] == 0 || t->dim[0] > vocab)
-        return err_set(e, ERR_INPUT, "%s: tensor \"" DRAFT_VOCAB_TENSOR "\": %zu tokens, allowed are 1 to "
-                       "%zu", ts->path[t->shard], t->dim[0], vocab);
+        return tensor_bad(ts, t, e, ": %zu tokens, allowed are 1 to %zu", t->dim[0], vocab);
     const size_t n = t->dim[0];
     int64_t *more = malloc(n * sizeof *more);
     v->id = malloc(n * sizeof *v->id);
@@ -68,9 +67,8 @@ int draft_vocab_read(struct draft_vocab *v, const struct tensors *ts, size_t voc
                            : err_set(e, ERR_FAILED, "%s: out of memory", ts->path[t->shard]);
     for (size_t i = 0; i < n && rc == 0; i++) {
         if (more[i] < least || more[i] > (int64_t)(vocab - n))
-            rc = err_set(e, ERR_INPUT, "%s: tensor \"" DRAFT_VOCAB_TENSOR "\": element %zu is %" PRId64
-                         ", allowed are %" PRId64 " to %zu", ts->path[t->shard], i, more[i], least,
-                         vocab - n);
+            rc = tensor_bad(ts, t, e, ": element %zu is %" PRId64 ", allowed are %" PRId64 " to %zu", i,
+                            more[i], least, vocab - n);
         least = more[i];
         v->id[i] = (int32_t)(least + (int64_t)i);
     }

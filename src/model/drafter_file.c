@@ -2,7 +2,6 @@
 #include "src/model/drafter_file.h"
 
 #include <dirent.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -199,22 +198,6 @@ static void pad(float *to, const float *from, size_t n, size_t head, size_t head
         to[head ? i / head * head_padded + i % head : i] = from[i];
 }
 
-/* Reads row r of a tensor as floats; `raw` is work space. */
-static int read_row(const struct tensors *ts, const struct tensor *t, size_t r, size_t cols, void *raw,
-                    float *row, struct err *e)
-{
-    const size_t bytes = cols * dtype_size(t->dtype);
-    if (tensors_read(ts, t, raw, r * bytes, bytes, e))
-        return -1;
-    for (size_t i = 0; i < cols; i++) {
-        row[i] = tensor_value(raw, t->dtype, i);
-        if (!isfinite(row[i]))
-            return err_set(e, ERR_INPUT, "%s: tensor \"%s\": element %zu is not a finite number",
-                           ts->path[t->shard], t->name, r * cols + i);
-    }
-    return 0;
-}
-
 /* Reads a tensor into rows r0 .. of a matrix, or into the floats of `to`. Without both it only checks. */
 static int read_tensor(const struct drafter_file *f, const char *name, const struct drafter_tensor *x,
                        struct mat *w, float *to, size_t r0)
@@ -227,8 +210,7 @@ static int read_tensor(const struct drafter_file *f, const char *name, const str
     if (!t)
         return -1;
     if (x->cols && !tensor_is_float(t->dtype))
-        return err_set(e, ERR_INPUT, "%s: tensor \"%s\": dtype %s, allowed are BF16, F16 and F32",
-                       ts->path[t->shard], t->name, t->dtype_name);
+        return tensor_bad(ts, t, e, ": dtype %s, allowed are BF16, F16 and F32", t->dtype_name);
     if (!w && !to)
         return 0;
     const size_t in_heads = x->cols ? x->head_cols : x->head_rows;
@@ -237,7 +219,7 @@ static int read_tensor(const struct drafter_file *f, const char *name, const str
     int rc = raw && row && out ? 0 : err_set(e, ERR_FAILED, "%s: out of memory", ts->path[t->shard]);
     for (size_t r = 0; r < rows && rc == 0; r++) {
         const size_t at = x->head_rows ? r / x->head_rows * head + r % x->head_rows : r;
-        if ((rc = read_row(ts, t, r, cols, raw, row, e)))
+        if ((rc = tensors_read_floats(ts, t, r * cols, cols, raw, row, e)))
             break;
         pad(w ? out : to + r0, row, cols, in_heads, head);
         if (w)

@@ -458,7 +458,7 @@ static void delta(const struct pass *p, const struct layer *y, size_t l)
                                             y->mix.n });
     d->delta(d, &(struct device_delta){ w->attn, w->qkv, shape, y->conv, y->decay, y->dt_bias, y->norm_state,
                                         (float)c->rms_eps, y->slot });
-    d->product(d, &(struct device_product){ w->x, c->hidden, w->attn, n, &y->out, NULL, true, none });
+    add_output(p, w->x, w->attn, &y->out, NULL, NULL);
 }
 
 static void (*const mixer[])(const struct pass *, const struct layer *, size_t) = {

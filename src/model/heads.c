@@ -67,12 +67,8 @@ static bool file_row(const struct tensors *ts, const char *name, size_t r, size_
 {
     const struct tensor *t = tensors_find(ts, name);
     struct err ignored;
-    if (!t || !tensor_is_float(t->dtype) || t->n_elements < (r + 1) * cols ||
-        tensors_read(ts, t, raw, r * cols * dtype_size(t->dtype), cols * dtype_size(t->dtype), &ignored))
-        return false;
-    for (size_t i = 0; i < cols; i++)
-        row[i] = tensor_value(raw, t->dtype, i);
-    return true;
+    return t && tensor_is_float(t->dtype) && t->n_elements >= (r + 1) * cols &&
+           tensors_read_floats(ts, t, r * cols, cols, raw, row, &ignored) == 0;
 }
 
 uint64_t heads_fingerprint_of_files(const struct config *c, const struct tensors *ts)
@@ -217,40 +213,6 @@ static int read_metadata(struct heads *h, const struct tensors *ts, const struct
     return drafter_fits(ts, "heads", false, m, NULL, &h->foreign, e);
 }
 
-/* Reads a whole tensor and checks that it is finite. The caller frees the result. */
-static void *read_tensor(const struct tensors *ts, const struct tensor *t, struct err *e)
-{
-    void *p = malloc(t->bytes ? t->bytes : 1);
-    if (!p)
-        return err_set(e, ERR_FAILED, "%s: out of memory for tensor \"%s\" (%zu bytes)", ts->path[t->shard],
-                       t->name, t->bytes), NULL;
-    if (tensors_read(ts, t, p, 0, t->bytes, e)) {
-        free(p);
-        return NULL;
-    }
-    for (size_t i = 0; i < t->n_elements; i++)
-        if (!isfinite(tensor_value(p, t->dtype, i))) {
-            free(p);
-            return err_set(e, ERR_INPUT, "%s: tensor \"%s\": element %zu is not a finite number",
-                           ts->path[t->shard], t->name, i), NULL;
-        }
-    return p;
-}
-
-/* Reads a norm into the device's v; x [n_elements] is work space. */
-static int read_norm(float *v, float *x, const struct tensors *ts, const struct tensor *t, struct device *dev,
-                     struct err *e)
-{
-    void *stored = read_tensor(ts, t, e);
-    if (!stored)
-        return -1;
-    for (size_t i = 0; i < t->n_elements; i++)
-        x[i] = tensor_value(stored, t->dtype, i);
-    free(stored);
-    dev->upload(dev, v, x, t->n_elements * sizeof *x);
-    return 0;
-}
-
 static size_t padded(size_t bytes) { return (bytes + 255) / 256 * 256 + 256; }
 
 static size_t head_bytes(const struct model *m, enum dtype type)
@@ -267,10 +229,9 @@ size_t heads_bytes(const struct model *m, size_t n)
 static int read_heads(struct heads *h, const struct tensors *ts, const char *prefix, const struct model *m,
                       struct err *e)
 {
-    const size_t d = m->config.hidden, norm = padded(d * sizeof(float));
+    const size_t d = m->config.hidden;
     const struct tensor *t[HEADS_MAX][PARTS];
     struct device *dev = m->dev;
-    size_t used = 0;
     for (size_t k = 0; k < h->n; k++)
         for (size_t i = 0; i < PARTS; i++) {
             char name[96];
@@ -286,22 +247,28 @@ static int read_heads(struct heads *h, const struct tensors *ts, const char *pre
     }
     h->dev = dev;
     h->mem = dev->alloc(dev, h->mem_bytes);
-    float *x = malloc(d * sizeof *x);
+    float *x = malloc(2 * PANEL * d * sizeof *x);
     int rc = h->mem && x ? 0 : err_set(e, ERR_FAILED, "%s: out of memory for the heads (%zu bytes)", h->path,
-                                       h->mem_bytes + d * sizeof *x);
-    for (size_t k = 0; k < h->n && rc == 0; k++) {
-        struct mat *w = &h->head[k].w;
-        w->w = (char *)h->mem + used;
-        used += padded(dev->mat_size(dev, w->type, d, d));
-        h->head[k].norm_in = (float *)((char *)h->mem + used);
-        h->head[k].norm_out = (float *)((char *)h->mem + used + norm);
-        used += 2 * norm;
-        void *src = read_tensor(ts, t[k][0], e);
-        if (src)
-            dev->mat_put(dev, w, 0, d, src, t[k][0]->dtype);
-        free(src);
-        rc = !src || read_norm(h->head[k].norm_in, x, ts, t[k][1], dev, e) ||
-             read_norm(h->head[k].norm_out, x, ts, t[k][2], dev, e) ? -1 : 0;
+                                       h->mem_bytes + 2 * PANEL * d * sizeof *x);
+    char *at = h->mem;
+    for (size_t i = 0; i < h->n * PARTS && rc == 0; i++) {
+        const struct tensor *from = t[i / PARTS][i % PARTS];
+        struct mat *w = &h->head[i / PARTS].w;
+        float **norm = i % PARTS == 1 ? &h->head[i / PARTS].norm_in : &h->head[i / PARTS].norm_out;
+        if (i % PARTS == 0)
+            w->w = at;
+        else
+            *norm = (float *)(void *)at;
+        at += padded(i % PARTS ? d * sizeof **norm : dev->mat_size(dev, w->type, d, d));
+        for (size_t r = 0, n, rows = from->n_elements / d; r < rows && rc == 0; r += n) {
+            float *stored = x + PANEL * d;
+            n = MIN((size_t)PANEL, rows - r);
+            rc = tensors_read_floats(ts, from, r * d, n * d, stored, x, e);
+            if (rc == 0 && i % PARTS == 0)
+                dev->mat_put(dev, w, r, n, stored, from->dtype);
+            else if (rc == 0)
+                dev->upload(dev, *norm, x, d * sizeof *x);
+        }
     }
     free(x);
     return rc == 0 && *dev->error ? err_set(e, ERR_FAILED, "%s: %s", dev->name, dev->error) : rc;
@@ -371,8 +338,6 @@ int heads_check(const char *path, const struct model *m, struct err *e)
 
 bool heads_present(const char *dir)
 {
-    struct tensors ts = { 0 };
-    struct err e;
     char path[4200], name[96];
     if (model_is_file(dir))
         return false;
@@ -380,11 +345,7 @@ bool heads_present(const char *dir)
     if (access(path, F_OK) == 0)
         return true;
     snprintf(name, sizeof name, "%s0.%s", INSIDE, parts[0]);
-    if (tensors_open(&ts, dir, &e))
-        return false;
-    bool found = tensors_find(&ts, name);
-    tensors_close(&ts);
-    return found;
+    return tensors_have(dir, name);
 }
 
 void heads_close(struct heads *h)

@@ -6,8 +6,7 @@
 
 #define AT(name) offsetof(struct layer, name)
 
-/* Copies the parts that are used. */
-static size_t used_of(struct layer_part *to, const struct layer_part *p, size_t n)
+size_t used_parts(struct layer_part *to, const struct layer_part *p, size_t n)
 {
     size_t count = 0;
     for (size_t i = 0; i < n; i++)
@@ -75,7 +74,7 @@ size_t layer_parts(struct layer_part to[PARTS_MAX], const struct config *c, size
         { "post_per_layer_input_norm.weight", each, d, 0, PART_NORM, AT(norm_per_layer) },
         { "post_feedforward_layernorm.weight", after, d, 0, PART_NORM, AT(norm_mlp_after) },
     };
-    return used_of(to, p, PARTS_MAX);
+    return used_parts(to, p, PARTS_MAX);
 }
 
 #undef AT
@@ -93,7 +92,7 @@ size_t expert_parts(struct layer_part to[EXPERT_PARTS], const struct config *c, 
         { "up_proj.bias", bias, f, 0, PART_VECTOR, AT(gate_up_bias) },
         { "down_proj.bias", bias, d, 0, PART_VECTOR, AT(down_bias) },
     };
-    return used_of(to, p, EXPERT_PARTS);
+    return used_parts(to, p, EXPERT_PARTS);
 }
 
 size_t parts_of_place(const struct layer_part *p, size_t n)

@@ -45,6 +45,8 @@ enum part_form {
     PART_HEADS,                          /* the same; its rows are those of heads, which a device pads */
     PART_MATRIX,                         /* struct mat */
     PART_HEAD_COLUMNS,                   /* the same; its columns are those of heads */
+    PART_EMBED,                          /* the same; rows as the files store them */
+    PART_TABLE,                          /* a matrix that stays in its file; it has no place */
     PART_ROUTER,                         /* the same; floats, as the files have them */
     PART_VECTOR,                         /* float *: a vector, or a small matrix column by column */
     PART_HEAD_VECTOR,                    /* the same; its values are those of heads */
@@ -53,10 +55,10 @@ enum part_form {
 };
 struct layer_part {
     const char *name;                    /* after "model.layers.N."; of experts the begin of all names */
-    bool used;                           /* the layer has it */
+    bool used;                           /* the layer, or the model, has it */
     size_t rows, cols;                   /* cols 0: of one dimension */
     enum part_form form;
-    size_t place;                        /* in struct layer, or struct device_expert */
+    size_t place;                        /* in struct layer, struct device_expert, or struct model */
 };
 enum { PARTS_MAX = 44, EXPERT_PARTS = 6 };
 
@@ -64,6 +66,8 @@ enum { PARTS_MAX = 44, EXPERT_PARTS = 6 };
 size_t layer_parts(struct layer_part p[PARTS_MAX], const struct config *c, size_t layer);
 /* Those of an expert, or of the one that every row has. */
 size_t expert_parts(struct layer_part p[EXPERT_PARTS], const struct config *c, bool shared);
+/* Copies those of the n parts that are used, and returns their number. */
+size_t used_parts(struct layer_part *to, const struct layer_part *p, size_t n);
 /* The parts of p[0 .. n) that have the place of the first. */
 size_t parts_of_place(const struct layer_part *p, size_t n);
 /* Whether a part is one of the matrices whose products take most of the time: those that may be quantised. */

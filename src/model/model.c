@@ -14,7 +14,6 @@
 #include "src/model/encode.h"
 #include "src/model/fingerprint.h"
 #include "src/model/gguf_form.h"
-#include "src/model/per_layer.h"
 
 enum { VECTOR_BYTES = 4 << 20, ROW_BYTES_MAX = 4 << 20,
        RANDOM_PANELS = 32,           /* panels of a work item that fills a matrix */
@@ -38,9 +37,9 @@ struct goal {
 
 struct loader {
     struct model *model;
+    const struct model_setup *s;
     const struct tensors *ts;        /* NULL: weights are random */
     uint64_t seed;                   /* of the next random matrix */
-    enum dtype random; bool random_mix; struct device *maker;    /* of struct model_setup */
     size_t layer;                    /* that is being loaded */
     const struct device *dev;
     char *mem;                       /* the device's; NULL: the loader only measures */
@@ -49,8 +48,6 @@ struct loader {
     /* for each thread: a group of rows after a step of its preparation (encoded, in order, decoded, with
      * padded columns) */
     char *room; size_t room_bytes, group_bytes;
-    struct fingerprint *fingerprint;
-    model_progress *progress; void *ctx;
     struct err *e;
 };
 
@@ -96,8 +93,7 @@ static const char *prepare(const struct loader *l, const struct tensor *t, const
         room += l->group_bytes;
     }
     if (dtype_is_quantised(t->dtype) && !quant_is_finite(t->dtype, src, n * cols)) {
-        err_set(e, ERR_INPUT, "%s: tensor \"%s\": the factor of a block is infinite or NaN",
-                l->ts->path[t->shard], t->stored_name);
+        tensor_bad(l->ts, t, e, ": the factor of a block is infinite or NaN");
         return NULL;
     }
     if (plain != t->dtype) {
@@ -208,8 +204,8 @@ static enum dtype random_type(const struct loader *l, const char *name, size_t c
     const size_t n = l->model->config.n_layers, i = l->layer, eighth = n / 8;
     const bool head = strstr(name, "lm_head") || strstr(name, "embed_tokens"),
                more = i < eighth || i >= 7 * n / 8 || (i - eighth) % 3 == 2;
-    enum dtype t = l->random;
-    if (!dtype_is_quantised(t) || !l->random_mix)
+    enum dtype t = l->s->random;
+    if (!dtype_is_quantised(t) || !l->s->random_mix)
         return t == DT_OTHER ? DT_BF16 : t;
     if (t != DT_Q8_0 &&
         (head || (t == DT_Q4_K && more && (strstr(name, "v_proj") || strstr(name, "down_proj")))))
@@ -259,7 +255,7 @@ static void fill_made(struct loader *l, struct mat *m, bool packed, float deviat
     uint16_t x[MADE];
     assert(m->k <= MADE && m->type == DT_BF16);
     for (size_t r = 0; r < m->n; r++) {
-        l->maker->noise(l->maker, x, m->k, l->seed++, deviation);
+        l->s->maker->noise(l->s->maker, x, m->k, l->seed++, deviation);
         if (packed)
             l->dev->mat_put(l->model->dev, m, r, 1, x, DT_BF16);
         else
@@ -279,7 +275,7 @@ static void fill_random(struct loader *l, struct mat *m)
     }
     if (m->n == 1)
         return;
-    if (l->maker) {
+    if (l->s->maker) {
         fill_made(l, m, true, 1 / sqrtf((float)m->k));
         return;
     }
@@ -291,7 +287,7 @@ static void fill_random(struct loader *l, struct mat *m)
 static int load_mats(struct loader *l, struct mat *m, size_t *n_m, const char *at,
                      const struct layer_part *p, size_t n, const struct padding *pad)
 {
-    const struct tensor *t[MATS_MAX], *scale[MATS_MAX];
+    const struct tensor *t[MATS_MAX] = { NULL }, *scale[MATS_MAX];
     const size_t cols = p->cols;
     enum dtype type[MATS_MAX];
     size_t n_in[MATS_MAX];
@@ -303,6 +299,8 @@ static int load_mats(struct loader *l, struct mat *m, size_t *n_m, const char *a
         scale[i] = t[i] ? tensors_find_scale(l->ts, t[i]) : NULL;
     }
     choose_types(l, m, n_m, n_in, type, scale, n);
+    if (p->form == PART_ROUTER)          /* floats as the file stores them */
+        m->type = t[0] ? t[0]->dtype : DT_BF16;
     for (size_t i = 0, s = 0; i < *n_m; s += n_in[i++], m++) {
         size_t rows = 0;
         for (size_t j = s; j < s + n_in[i]; j++)
@@ -324,26 +322,13 @@ static int load_mats(struct loader *l, struct mat *m, size_t *n_m, const char *a
     return 0;
 }
 
-/* Loads a matrix of floats as the file stores them. */
-static int load_router(struct loader *l, struct mat *m, const char *at, const struct layer_part *p)
-{
-    const struct tensor *t = l->ts ? part_need(l->ts, at, p, l->e) : NULL;
-    if (l->ts && !t)
-        return -1;
-    *m = (struct mat){ t ? t->dtype : DT_BF16, p->rows, p->cols, NULL };
-    m->w = assign(l, l->dev->mat_size(l->dev, m->type, m->n, m->k));
-    if (l->mem && !t)
-        fill_random(l, m);
-    return l->mem && t ? aim(l, t, (struct goal){ .kind = GOAL_MAT, .mat = m, .pad = unpadded }) : 0;
-}
-
 static void fill_vec(struct loader *l, float *to, size_t n, float value)
 {
     float x[MADE];
     uint16_t more[MADE] = { 0 };
     for (size_t i = 0; i < n; i += MADE) {
-        if (l->maker)
-            l->maker->noise(l->maker, more, MADE, l->seed++, 0.2f);
+        if (l->s->maker)
+            l->s->maker->noise(l->s->maker, more, MADE, l->seed++, 0.2f);
         for (size_t j = 0; j < MADE; j++)
             x[j] = value + bf16_to_f32(more[j]);
         l->model->dev->upload(l->model->dev, to + i, x, MIN(n - i, (size_t)MADE) * sizeof *x);
@@ -417,6 +402,26 @@ static int load_experts(struct loader *l, const char *at, size_t n, struct devic
     return 0;
 }
 
+/* Loads an embedding, rows as they are stored. */
+static int load_embed(struct loader *l, struct mat *m, const struct layer_part *p)
+{
+    struct device *dev = l->model->dev;
+    const struct tensor *t = l->ts ? part_need(l->ts, "", p, l->e) : NULL;
+    if (l->ts && !t)
+        return -1;
+    *m = (struct mat){ t ? t->dtype : DT_BF16, p->rows, p->cols, NULL };
+    m->w = assign(l, t ? t->bytes : p->rows * p->cols * 2);
+    if (!l->mem)
+        return 0;
+    if (t)
+        return aim(l, t, (struct goal){ .kind = GOAL_EMBED, .pad = unpadded });
+    if (l->s->maker)
+        fill_made(l, m, false, 1);
+    else
+        dev->noise(dev, m->w, p->rows * p->cols, l->seed++, 1);
+    return 0;
+}
+
 /* Loads the parts of a place. */
 static int load_place(struct loader *l, const char *at, const struct layer_part *p, size_t n, void *to)
 {
@@ -428,13 +433,13 @@ static int load_place(struct loader *l, const char *at, const struct layer_part 
     struct mats *stack = to;
     char name[96];
     size_t one;
-    for (size_t i = 0; i < n && !l->mem && p->form < PART_SHARED; i++)
-        l->model->n_params += p[i].rows * MAX(p[i].cols, (size_t)1);
     snprintf(name, sizeof name, "%s%s", at, p->name);
     switch (p->form) {
     case PART_STACK: case PART_HEADS: return load_mats(l, stack->m, &stack->n, at, p, n, &pad);
-    case PART_MATRIX: case PART_HEAD_COLUMNS: return load_mats(l, to, &one, at, p, 1, &pad);
-    case PART_ROUTER: return load_router(l, to, at, p);
+    case PART_MATRIX: case PART_HEAD_COLUMNS: case PART_ROUTER:
+        return load_mats(l, to, &one, at, p, 1, &pad);
+    case PART_EMBED: return load_embed(l, to, p);
+    case PART_TABLE: return l->ts && !part_need(l->ts, "", p, l->e) ? -1 : 0;
     case PART_SHARED: return load_expert(l, name, true, to);
     case PART_EXPERTS: return load_experts(l, name, p->rows, *(struct device_expert **)to);
     default: return load_vec(l, to, at, p, n, &pad);
@@ -451,120 +456,35 @@ static int load_parts(struct loader *l, const char *at, const struct layer_part 
     return rc;
 }
 
-/* Loads one tensor, which is not one of a layer. */
-static int load_one(struct loader *l, const char *name, size_t rows, size_t cols, enum part_form form,
-                    void *to)
-{
-    return load_place(l, "", &(struct layer_part){ name, true, rows, cols, form, 0 }, 1, to);
-}
-
-static int load_layer(struct loader *l, const char *at, size_t index, struct layer *y)
-{
-    struct layer_part p[PARTS_MAX];
-    l->layer = index;
-    const size_t n = layer_parts(p, &l->model->config, index);
-    return load_parts(l, at, p, n, y);
-}
-
-/* Loads what all layers have in common for their embeddings. The table stays in its file. */
-static int load_per_layer_in(struct loader *l)
-{
-    struct model *m = l->model;
-    const struct config *c = &m->config;
-    const size_t rows = c->n_layers * c->per_layer;
-    if (l->ts && !tensors_need(l->ts, PER_LAYER_TABLE, c->per_layer_vocab, rows, l->e))
-        return -1;
-    m->n_params += l->mem ? 0 : c->per_layer_vocab * rows;
-    return load_one(l, "model.per_layer_model_projection.weight", rows, c->hidden, PART_MATRIX,
-                    &m->per_layer_in) ||
-           load_one(l, "model.per_layer_projection_norm.weight", c->per_layer, 0, PART_NORM,
-                    &m->norm_per_layer) ? -1 : 0;
-}
-
-/* Loads the embedding of an untied model, rows as they are stored. */
-static int load_embed(struct loader *l, const char *name)
-{
-    struct model *m = l->model;
-    if (!l->ts) {
-        const size_t n = m->config.vocab * m->config.hidden;
-        m->embed = (struct mat){ DT_BF16, m->config.vocab, m->config.hidden, assign(l, n * 2) };
-        m->n_params += l->mem ? 0 : n;
-        if (l->mem && l->maker)
-            fill_made(l, &m->embed, false, 1);
-        else if (l->mem)
-            m->dev->noise(m->dev, m->embed.w, n, l->seed++, 1);
-        return 0;
-    }
-    const struct tensor *t = tensors_need(l->ts, name, m->config.vocab, m->config.hidden, l->e);
-    if (!t)
-        return -1;
-    m->embed = (struct mat){ t->dtype, m->config.vocab, m->config.hidden, assign(l, t->bytes) };
-    if (!l->mem) {
-        m->n_params += t->n_elements;
-        return 0;
-    }
-    return aim(l, t, (struct goal){ .kind = GOAL_EMBED, .pad = unpadded });
-}
-
-/* Loads the matrices before and after the layers of a drafter (assistant.h). */
-static int load_projections(struct loader *l)
-{
-    struct model *m = l->model;
-    const size_t d = m->config.hidden, states = m->config.backbone;
-    return load_one(l, "pre_projection.weight", d, 2 * states, PART_MATRIX, &m->fuse) ||
-           load_one(l, "post_projection.weight", states, d, PART_MATRIX, &m->project) ? -1 : 0;
-}
-
-/* Loads a draft layer (mtp.h). Without an embedding or an LM head of its own, it has those of its model. */
-static int load_drafting(struct loader *l)
-{
-    static const char embed[] = "mtp.embed_tokens.weight", head[] = "mtp.lm_head.weight";
-    struct model *m = l->model;
-    const size_t d = m->config.hidden;
-    struct layer measured = { 0 }, *y = l->mem ? m->layers : &measured;
-    y->expert = m->experts;
-    if (l->ts && tensors_find(l->ts, "mtp.layers.1.input_layernorm.weight"))
-        return err_set(l->e, ERR_INPUT, "%s: tensor \"mtp.layers.1.input_layernorm.weight\": one draft layer "
-                                        "is supported, not several", l->ts->path[0]);
-    return (l->ts && tensors_find(l->ts, embed) && load_embed(l, embed)) ||
-           load_one(l, "mtp.fc.weight", d, 2 * d, PART_MATRIX, &m->fuse) ||
-           load_one(l, "mtp.pre_fc_norm_embedding.weight", d, 0, PART_NORM, &m->norm_token) ||
-           load_one(l, "mtp.pre_fc_norm_hidden.weight", d, 0, PART_NORM, &m->norm_state) ||
-           load_layer(l, "mtp.layers.0.", 0, y) ||
-           load_one(l, "mtp.norm.weight", d, 0, PART_NORM, &m->norm_final) ||
-           (l->ts && tensors_find(l->ts, head) &&
-            load_one(l, head, m->config.vocab, d, PART_MATRIX, &m->lm_head)) ? -1 : 0;
-}
-
 static int load_all(struct loader *l)
 {
+    static const char second[] = "mtp.layers.1.input_layernorm.weight";
     struct model *m = l->model;
     const struct config *c = &m->config;
-    static const char embed[] = "model.embed_tokens.weight";
-    if (c->drafts)
-        return load_drafting(l);
-    if ((!c->tied && load_embed(l, embed)) || (c->per_layer && load_per_layer_in(l)) ||
-        (c->backbone && load_projections(l)))
+    struct layer_part p[PARTS_MAX];
+    if (c->drafts && l->ts && tensors_find(l->ts, second))
+        return err_set(l->e, ERR_INPUT, "%s: tensor \"%s\": one draft layer is supported, not several",
+                       l->ts->path[0], second);
+    if (load_parts(l, "", p, model_parts(p, c, l->ts), m))
         return -1;
     for (size_t i = 0, experts = 0; i < c->n_layers; i++) {
         struct layer measured = { 0 };
         char at[64];
-        snprintf(at, sizeof at, "model.layers.%zu.", i);
+        snprintf(at, sizeof at, "%s.layers.%zu.", c->drafts ? "mtp" : "model", i);
         if (l->mem && c->layer[i].experts)
             m->layers[i].expert = m->experts + c->n_experts * experts++;
-        if (load_layer(l, at, i, l->mem ? &m->layers[i] : &measured))
+        l->layer = i;
+        if (load_parts(l, at, p, layer_parts(p, c, i), l->mem ? &m->layers[i] : &measured))
             return -1;
     }
-    return load_one(l, "model.norm.weight", c->hidden, 0, PART_NORM, &m->norm_final) ||
-           load_one(l, c->tied ? embed : "lm_head.weight", c->vocab, c->hidden, PART_MATRIX, &m->lm_head)
-               ? -1 : 0;
+    return 0;
 }
 
 int model_plan_bytes(const struct config *c, const struct tensors *ts, enum dtype compute,
                      const struct device *dev, size_t *bytes, struct err *e)
 {
     struct model m = { .config = *c, .compute = compute, .head_dim = dev->head_dim(dev, c->head_dim) };
-    struct loader l = { .model = &m, .ts = ts, .dev = dev, .e = e };
+    struct loader l = { .model = &m, .s = &(struct model_setup){ 0 }, .ts = ts, .dev = dev, .e = e };
     if (load_all(&l))
         return -1;
     *bytes = l.used;
@@ -576,20 +496,14 @@ static int read_all(struct loader *l)
 {
     const struct model *m = l->model;
     const size_t threads = m->pool ? pool_threads(m->pool) : 1;
-    struct fingerprint *f = l->fingerprint;
+    const struct fingerprint *f = l->s->fingerprint;
     l->group_bytes = (l->group_bytes + 63) / 64 * 64;
     l->room_bytes = 4 * l->group_bytes;
     l->room = mem_alloc(threads * l->room_bytes);
-    const struct reading r = { .ts = l->ts,
-                               .pool = m->pool,
-                               .digest = f ? f->digest : NULL,
-                               .n_digests = f ? f->n_digests : 0,
-                               .group = group_of,
-                               .take = take,
-                               .ctx = l,
-                               .take_alone = !l->dev->host_memory,
-                               .progress = l->progress,
-                               .progress_ctx = l->ctx };
+    const struct reading r = { .ts = l->ts, .pool = m->pool, .digest = f ? f->digest : NULL,
+                               .n_digests = f ? f->n_digests : 0, .group = group_of, .take = take, .ctx = l,
+                               .take_alone = !l->dev->host_memory, .progress = l->s->progress,
+                               .progress_ctx = l->s->ctx };
     const int rc = l->room ? read_tensors(&r, l->e) : err_set(l->e, ERR_FAILED, "out of memory for reading");
     mem_free(l->room, threads * l->room_bytes);
     return rc;
@@ -614,7 +528,7 @@ static int build(struct loader *l, const char *name)
 {
     struct model *m = l->model;
     struct device *dev = m->dev;
-    m->quantised = l->ts ? model_is_quantised(l->ts) : dtype_is_quantised(l->random);
+    m->quantised = l->ts ? model_is_quantised(l->ts) : dtype_is_quantised(l->s->random);
     device_quantised(dev, m->quantised);
     assert(m->head_dim && dev->mat_type(dev, DT_BF16, m->compute) != DT_OTHER);      /* device_choice_open */
     if (load_all(l))
@@ -659,15 +573,18 @@ static void close_files(struct model *m)
     m->files = NULL;
 }
 
+static void begin(struct model *m, const struct model_setup *s)
+{
+    *m = (struct model){ .config = *s->config, .compute = s->compute, .dev = s->dev, .ops = s->ops,
+                         .pool = s->pool, .head_dim = s->dev->head_dim(s->dev, s->config->head_dim) };
+}
+
 int model_open(struct model *m, const char *dir, const struct model_setup *s, struct err *e)
 {
-    struct device *dev = s->dev;
-    struct loader l = { .model = m, .dev = dev, .fingerprint = s->fingerprint,
-                        .progress = s->progress, .ctx = s->ctx, .e = e };
+    struct loader l = { .model = m, .s = s, .dev = s->dev, .e = e };
     assert(s->compute == DT_BF16 || s->compute == DT_F32);
-    assert(!dev->host_memory || dev->compute_f32 == (s->compute == DT_F32));
-    *m = (struct model){ .config = *s->config, .compute = s->compute, .dev = dev, .ops = s->ops,
-                         .pool = s->pool, .head_dim = dev->head_dim(dev, s->config->head_dim) };
+    assert(!s->dev->host_memory || s->dev->compute_f32 == (s->compute == DT_F32));
+    begin(m, s);
     if ((size_t)snprintf(m->path, sizeof m->path, "%s", dir) >= sizeof m->path)
         return err_set(e, ERR_INPUT, "model directory: name of more than %zu bytes", sizeof m->path - 1);
     struct tensors *ts = m->files = calloc(1, sizeof *ts);
@@ -676,7 +593,7 @@ int model_open(struct model *m, const char *dir, const struct model_setup *s, st
     l.ts = ts;
     int rc = tensors_open_as(ts, dir, s->weights, s->config->tied, e);
     m->table = rc || !s->config->per_layer ? NULL : tensors_find(ts, PER_LAYER_TABLE);
-    m->table_stamp = m->table ? per_layer_stamp(ts, m->table) : 0;
+    m->table_stamp = m->table ? tensor_stamp(ts, m->table) : 0;
     rc = rc || build(&l, dir) ? -1 : 0;
     if (!m->table)
         close_files(m);
@@ -687,12 +604,8 @@ int model_open(struct model *m, const char *dir, const struct model_setup *s, st
 
 int model_random(struct model *m, const struct model_setup *s, uint64_t seed, struct err *e)
 {
-    struct loader l = {
-        .model = m, .seed = seed, .random = s->random, .random_mix = s->random_mix, .maker = s->maker,
-        .dev = s->dev, .e = e
-    };
-    *m = (struct model){ .config = *s->config, .compute = s->compute, .dev = s->dev, .ops = s->ops,
-                         .pool = s->pool, .head_dim = s->dev->head_dim(s->dev, s->config->head_dim) };
+    struct loader l = { .model = m, .s = s, .seed = seed, .dev = s->dev, .e = e };
+    begin(m, s);
     snprintf(m->path, sizeof m->path, "random weights");
     if (build(&l, m->path) == 0)
         return 0;

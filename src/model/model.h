@@ -34,15 +34,20 @@ struct model {                           /* {0} is closed */
      * `files`, which stay open; NULL: random weights. A copy borrows the files. */
     struct mat per_layer_in; float *norm_per_layer;
     struct tensors *files; const struct tensor *table; bool borrows_files;
-    uint64_t table_stamp;                /* of the file when it was opened: per_layer_stamp */
+    uint64_t table_stamp;                /* of the file when it was opened: tensor_stamp */
     float *inv_freq, rope_factor;        /* the host's */
     float *local_freq;                   /* of the local layers; or NULL */
     float embed_scale;                   /* factor on the embeddings */
-    size_t weight_bytes, n_params;
+    size_t weight_bytes;
     size_t expert_bytes;                 /* of weight_bytes: of all experts */
     char path[4096];
     void *mem; size_t mem_bytes;         /* one allocation of the device holds all weights */
 };
+
+/* Lists the tensors outside of the layers, in the order of loading, and returns their number. ts: the files,
+ * or NULL. A draft layer has an embedding and an LM head of its own only if the files have them. */
+enum { MODEL_PARTS_MAX = 14 };
+size_t model_parts(struct layer_part p[MODEL_PARTS_MAX], const struct config *c, const struct tensors *ts);
 
 /* The heads of a layer with attention, as the device pads them. */
 static inline struct device_heads model_heads(const struct model *m, size_t layer)
@@ -88,8 +93,9 @@ void model_close(struct model *m);
 size_t model_expert_layers(const struct model *m);
 double model_bytes_an_expert(const struct model *m);
 double model_row_bytes(const struct model *m);
-/* Whether a tensor has quantised weights. */
-bool model_is_quantised(const struct tensors *ts);
+/* The first tensor with quantised weights; NULL: none. */
+const struct tensor *model_quantised(const struct tensors *ts);
+static inline bool model_is_quantised(const struct tensors *ts) { return model_quantised(ts); }
 /* The cache of a text of n_max positions, with node_max nodes. Layers with a recurrent state have no keys. */
 struct kv_size model_cache(const struct model *m, size_t n_max, size_t node_max);
 /* The same where layers with a window are rings, for passes of at most RING_PASS rows. */

@@ -79,6 +79,17 @@ int tensors_open(struct tensors *ts, const char *place, struct err *e)
     return 0;
 }
 
+bool tensors_have(const char *place, const char *name)
+{
+    struct tensors ts;
+    struct err ignored;
+    if (tensors_open(&ts, place, &ignored))
+        return false;
+    const bool found = tensors_find(&ts, name);
+    tensors_close(&ts);
+    return found;
+}
+
 int tensors_open_as(struct tensors *ts, const char *place, enum weights w, bool tied, struct err *e)
 {
     if (tensors_open(ts, place, e))

@@ -11,6 +11,8 @@ int config_read(struct config *c, const char *place, struct err *e);
 int config_read_any(struct config *c, const char *place, struct err *e);
 /* Opens its tensors. ERR_INPUT names the file, the tensor and the value. */
 int tensors_open(struct tensors *ts, const char *place, struct err *e);
+/* Whether a model has a tensor of that name. */
+bool tensors_have(const char *place, const char *name);
 /* And encodes them as --weights says. tied: the model's. */
 int tensors_open_as(struct tensors *ts, const char *place, enum weights w, bool tied, struct err *e);
 /* Reads a small file of a model by the name that Hugging Face gives it. *data is NULL if there is none. A

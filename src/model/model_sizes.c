@@ -1,5 +1,34 @@
-/* What a model and its caches take: bytes of experts, of the weights that a row reads, and of cached rows. */
+/* What a model has and takes: its tensors outside of the layers, bytes of experts, of the weights that a row
+ * reads, and of cached rows. */
 #include "src/model/model.h"
+
+#define AT(name) offsetof(struct model, name)
+
+size_t model_parts(struct layer_part to[MODEL_PARTS_MAX], const struct config *c, const struct tensors *ts)
+{
+    static const char own_embed[] = "mtp.embed_tokens.weight", own_head[] = "mtp.lm_head.weight";
+    const size_t d = c->hidden, states = c->backbone, each = c->per_layer, all = c->n_layers * each;
+    const bool drafts = c->drafts, tied = c->tied, has_embed = drafts && ts && tensors_find(ts, own_embed),
+               has_head = drafts && ts && tensors_find(ts, own_head);
+    const struct layer_part p[MODEL_PARTS_MAX] = {
+        { "model.embed_tokens.weight", !drafts, c->vocab, d, tied ? PART_MATRIX : PART_EMBED,
+          tied ? AT(lm_head) : AT(embed) },
+        { "model.norm.weight", !drafts, d, 0, PART_NORM, AT(norm_final) },
+        { "lm_head.weight", !drafts && !tied, c->vocab, d, PART_MATRIX, AT(lm_head) },
+        { "pre_projection.weight", states, d, 2 * states, PART_MATRIX, AT(fuse) },
+        { "post_projection.weight", states, states, d, PART_MATRIX, AT(project) },
+        { PER_LAYER_TABLE, each, c->per_layer_vocab, all, PART_TABLE, 0 },
+        { "model.per_layer_model_projection.weight", each, all, d, PART_MATRIX, AT(per_layer_in) },
+        { "model.per_layer_projection_norm.weight", each, each, 0, PART_NORM, AT(norm_per_layer) },
+        { own_embed, has_embed, c->vocab, d, PART_EMBED, AT(embed) },
+        { "mtp.fc.weight", drafts, d, 2 * d, PART_MATRIX, AT(fuse) },
+        { "mtp.pre_fc_norm_embedding.weight", drafts, d, 0, PART_NORM, AT(norm_token) },
+        { "mtp.pre_fc_norm_hidden.weight", drafts, d, 0, PART_NORM, AT(norm_state) },
+        { "mtp.norm.weight", drafts, d, 0, PART_NORM, AT(norm_final) },
+        { own_head, has_head, c->vocab, d, PART_MATRIX, AT(lm_head) },
+    };
+    return used_parts(to, p, MODEL_PARTS_MAX);
+}
 
 size_t model_expert_layers(const struct model *m)
 {
@@ -62,10 +91,10 @@ double model_windowed_bytes(const struct model *m)
 double model_kv_bytes(const struct model *m) { return kv_bytes_of_type(m, m->dev->kv_type); }
 double model_draft_kv_bytes(const struct model *m) { return kv_bytes_of_type(m, device_draft_kv(m->dev)); }
 
-bool model_is_quantised(const struct tensors *ts)
+const struct tensor *model_quantised(const struct tensors *ts)
 {
     for (size_t i = 0; i < ts->n; i++)
         if (dtype_is_quantised(ts->t[i].dtype))
-            return true;
-    return false;
+            return &ts->t[i];
+    return NULL;
 }

@@ -5,16 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-bool mtp_present(const char *dir)
-{
-    struct tensors ts = { 0 };
-    struct err ignored;
-    if (tensors_open(&ts, dir, &ignored))
-        return false;
-    const bool found = tensors_find(&ts, "mtp.fc.weight");
-    tensors_close(&ts);
-    return found;
-}
+bool mtp_present(const char *dir) { return tensors_have(dir, "mtp.fc.weight"); }
 
 /* The configuration of the layer: one layer with attention. */
 static void mtp_config(struct config *of, const struct config *c)

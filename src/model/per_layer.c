@@ -3,7 +3,6 @@
 #include "src/model/per_layer.h"
 
 #include <math.h>
-#include <sys/stat.h>
 
 #include "kernels/quant.h"
 
@@ -12,15 +11,6 @@ static size_t row_values(const struct config *c) { return c->n_layers * c->per_l
 size_t per_layer_bytes(const struct config *c)
 {
     return 3 * row_values(c) * sizeof(float);    /* a row as values, as it is stored, and as it is encoded */
-}
-
-uint64_t per_layer_stamp(const struct tensors *files, const struct tensor *table)
-{
-    struct stat st;
-    if (fstat(files->fd[table->shard], &st))
-        return 0;
-    const int64_t at[] = { st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec };
-    return hash64(HASH64_INIT, at, sizeof at);
 }
 
 /* Reads a row of the table into x. */
@@ -49,7 +39,7 @@ int per_layer_embed(const struct model *m, const int32_t *token, size_t n, float
     const float scale = sqrtf((float)width), half = sqrtf(0.5f),
                 eps = (float)(c->rms_eps * (double)c->hidden);   /* the norm is that of e / sqrt(hidden) */
     float *x = (float *)(void *)work;
-    if (m->table && per_layer_stamp(m->files, m->table) != m->table_stamp)
+    if (m->table && tensor_stamp(m->files, m->table) != m->table_stamp)
         return err_set(err, ERR_INPUT, "%s: the file changed while it was read",
                        m->files->path[m->table->shard]);
     for (size_t r = 0; r < n; r++, e += values) {

@@ -10,8 +10,6 @@
 #pragma once
 #include "src/model/model.h"
 
-/* Changes when the file of the table is written to. */
-uint64_t per_layer_stamp(const struct tensors *files, const struct tensor *table);
 /* Bytes of `work`, from the configuration alone; 0: the model has no such embeddings. */
 size_t per_layer_bytes(const struct config *c);
 /* e [n][n_layers * width]: on entry the products W x0 of n rows, then the embeddings. work: per_layer_bytes.

@@ -39,10 +39,11 @@ struct tensor {
     size_t head_rows;
     /* Set by tensors_encode (encode.h): the file has rows of `cols` weights of stored_dtype. */
     const struct gguf_type *encoded; enum dtype stored_dtype; size_t cols;
-    /* Set by tensors_deal_experts (views.h): row r is row r * turns + turn of the file, and a matrix
+    /* Set by tensors_split_experts (views.h): row r is row r * turns + turn of the file, and a matrix
      * has its scales apart, in another place of the files. turns 0: an ordinary tensor */
     size_t turns, turn;
     int scales_shard; size_t scales_offset;
+    bool needed;                 /* tensors_need has found it */
 };
 
 struct tensors {                 /* {0} is closed */
@@ -89,6 +90,12 @@ int tensors_read(const struct tensors *ts, const struct tensor *t, void *dst, si
 const struct tensor *tensors_find_scale(const struct tensors *ts, const struct tensor *t);
 /* Reads a tensor of one fp32 number, which must be finite. */
 int tensors_read_number(const struct tensors *ts, const struct tensor *t, float *x, struct err *e);
+/* Reads elements [from, from + n) of a tensor of BF16, F16 or F32, which must be finite. raw has room for n
+ * floats, and receives the elements as they are stored. */
+int tensors_read_floats(const struct tensors *ts, const struct tensor *t, size_t from, size_t n, void *raw,
+                        float *x, struct err *e);
+/* Changes when the file of a tensor is written to. */
+uint64_t tensor_stamp(const struct tensors *ts, const struct tensor *t);
 /* Makes n rows of a tensor that is encoded or dealt from `src`, the rows of the file. row: the first. */
 int tensors_make_rows(const struct tensors *ts, const struct tensor *t, void *dst, const void *src,
                         size_t row, size_t n, struct err *e);

@@ -83,10 +83,10 @@ static void token_text(char text[80], const struct engine *g, int32_t id)
 static void tensors_notice(const struct engine *g, const struct options *o)
 {
     struct names l = { .n = 0 };
-    if (config_unread_tensors(&g->config, &g->tensors, add_name, &l) || !l.n)
-        return;
-    request_notice(o, "%s: %zu %s not part of such a model and count for nothing: %s%s", g->dir, l.n,
-                   plural(l.n, "tensor is", "tensors are"), l.text, l.n > NAMES_SHOWN ? ", .." : "");
+    config_unread_tensors(&g->config, &g->tensors, add_name, &l);
+    if (l.n)
+        request_notice(o, "%s: %zu %s not part of such a model and count for nothing: %s%s", g->dir, l.n,
+                       plural(l.n, "tensor is", "tensors are"), l.text, l.n > NAMES_SHOWN ? ", .." : "");
 }
 
 void model_notices(const struct engine *g, const struct options *o)

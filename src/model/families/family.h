@@ -19,7 +19,6 @@
 #include "src/model/config_keys.h"
 #include "src/model/gguf.h"
 #include "src/model/gguf_write.h"
-#include "src/model/tensors.h"
 
 enum { KEY_BYTES = 128 };
 
@@ -74,6 +73,9 @@ void write_float(struct json_writer *w, const char *key, double x);
 /* One key of a GGUF file: ARCH.NAME. The getters are those of gguf.h; need_uint: from 1, and must exist. */
 const char *gguf_key(char key[KEY_BYTES], const struct family *f, const char *name);
 #define KEY(m, name) gguf_key((char[KEY_BYTES]){ 0 }, (m)->f, name)
+/* Errors of `read` and `get`: "FILE: <what>", and "FILE: ARCH.NAME: <what>". what: a format and its values. */
+#define read_bad(r, ...) (err_set((r)->e, ERR_INPUT, __VA_ARGS__), err_while((r)->e, "%s", (r)->root->file))
+#define get_bad(m, name, ...) gguf_bad((m)->g, KEY(m, name), (m)->e, __VA_ARGS__)
 int read_uint(const struct getting *m, const char *name, size_t layers, size_t lo, size_t hi, size_t *x);
 int need_uint(const struct getting *m, const char *name, size_t layers, size_t hi, size_t *x);
 int read_real(const struct getting *m, const char *name, double lo, double hi, double *x);
@@ -234,7 +236,7 @@ int read_layer_types(const struct reading *r, const char *key, struct json *v, c
 void write_layer_types(const struct writing *w, const char *special);
 void put_layers(const struct putting *p, const char *name, size_t n);
 
-/* ---- the list (families.c) ---- */
+/* ---- the list (lookup.c) ---- */
 
 /* The i-th family; NULL: there are fewer. */
 const struct family *family_at(size_t i);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "src/model/families/family.h"
+#include "src/model/tensors.h"
 
 static const struct tensor_name llama_names[] = {
     { "token_embd.weight", "model.embed_tokens.weight", OUTSIDE },
