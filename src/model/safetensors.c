@@ -439,8 +439,7 @@ int safetensors_open(struct tensors *ts, const char *dir, struct err *e)
                 : err_set(e, ERR_INPUT, "%s: neither model.safetensors nor model.safetensors.index.json "
                                         "exists, one of them is needed", dir);
     }
-    if (r == 0 && tensors_take_text(ts, e) == 0 && tensors_deal_experts(ts, e) == 0 &&
-        tensors_split_experts(ts, e) == 0)
+    if (r == 0 && tensors_take_text(ts, e) == 0 && tensors_split_experts(ts, e) == 0)
         return 0;
     tensors_close(ts);
     return -1;

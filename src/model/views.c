@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum { NAMES_BYTES = 1 << 14, BLOCK = 32, NIBBLES = 16, BLOCK_BYTES = 1 + NIBBLES };
-static const char experts[] = ".experts.", mlp_experts[] = ".mlp.experts.";
+static const char experts[] = ".experts.";
 
 struct viewing {
     struct tensors *ts; const struct config *c;
@@ -100,15 +100,58 @@ static int take_text(struct viewing *v, const struct tensor *t)
 
 int tensors_take_text(struct tensors *ts, struct err *e) { return view_all(ts, NULL, take_text, e); }
 
-/* ---- experts of gpt-oss as published ---- */
+/* ---- experts ---- */
 
-/* The tensors after ".mlp.experts.", and the parts that take their rows in turn. */
-static const struct dealt { const char *name; bool matrix; size_t turns; const char *part[2]; } dealt[] = {
-    { "gate_up_proj_blocks", true, 2, { "gate_proj", "up_proj" } },
-    { "gate_up_proj_bias", false, 2, { "gate_proj", "up_proj" } },
-    { "down_proj_blocks", true, 1, { "down_proj" } },
-    { "down_proj_bias", false, 1, { "down_proj" } },
+/* Parts of names: of Mixtral, and of the routers of gpt-oss and Gemma 4; at the end those of an expert. */
+static const char *const renamed[][2] = { { ".block_sparse_moe.", ".mlp." }, { ".mlp.router.", ".mlp.gate." },
+                                          { ".router.proj.", ".mlp.gate." } },
+                  *const of_mixtral[][2] = { { ".w1.", ".gate_proj." }, { ".w2.", ".down_proj." },
+                                             { ".w3.", ".up_proj." } };
+
+/* Tensors of all experts of a layer: what follows ".experts." in their names, and what the parts of their
+ * rows become. Dealt ones are those of gpt-oss as published, whose parts take their rows in turn: `blocks` has
+ * the weights of a matrix, the others have biases. GGUF files have the last three, under these names. */
+static const struct fused {
+    const char *name; size_t parts; const char *part[2]; bool dealt, blocks;
+} fused[] = {
+    { "gate_up_proj_blocks", 2, { "gate_proj", "up_proj" }, true, true },
+    { "gate_up_proj_bias", 2, { "gate_proj", "up_proj" }, true },
+    { "down_proj_blocks", 1, { "down_proj" }, true, true },
+    { "down_proj_bias", 1, { "down_proj" }, true },
+    { "gate_up_proj", 2, { "gate_proj", "up_proj" } }, { "gate_proj", 1, { "gate_proj" } },
+    { "up_proj", 1, { "up_proj" } },                   { "down_proj", 1, { "down_proj" } },
 };
+
+/* What may follow a name without its end. */
+static bool is_kind(const char *end)
+{
+    return strcmp(end, ".weight") == 0 || strcmp(end, ".bias") == 0 || strcmp(end, ".scale") == 0;
+}
+
+/* The form of a fused tensor, and what follows its name: ".weight", ".bias", ".scale" or nothing; NULL: it is
+ * none. */
+static const struct fused *fused_of(const char *name, const char **kind)
+{
+    const char *s = strstr(name, experts), *rest = s ? s + strlen(experts) : "";
+    for (const struct fused *f = fused; f < fused + sizeof fused / sizeof *fused; f++) {
+        *kind = rest + strlen(f->name);
+        if (strncmp(rest, f->name, strlen(f->name)) == 0 && (!**kind || (!f->dealt && is_kind(*kind))))
+            return f;
+    }
+    return NULL;
+}
+
+/* Replaces the first of the parts that a name has. */
+static bool replace(char *to, size_t size, const char *name, const char *const (*parts)[2], size_t n)
+{
+    const char *s = NULL;
+    size_t i = 0;
+    while (i < n && !(s = strstr(name, parts[i][0])))
+        i++;
+    if (s)
+        snprintf(to, size, "%.*s%s%s", (int)(s - name), name, parts[i][1], s + strlen(parts[i][0]));
+    return s;
+}
 
 bool tensor_is_dealt_scales(const struct tensor *t) { return t->turns && t->dtype == DT_OTHER; }
 
@@ -133,128 +176,66 @@ static const struct tensor *find_scales(const struct tensors *ts, const struct t
     return s;
 }
 
-static int check_dealt(const struct tensors *ts, const struct tensor *t, const struct dealt *d, struct err *e)
+static int check_dealt(const struct tensors *ts, const struct tensor *t, const struct fused *f, struct err *e)
 {
     char needed[128];
     snprintf(needed, sizeof needed, "%s for up to %d experts with %srows",
-             d->matrix ? "U8 [experts, rows, blocks, 16]" : "BF16, F16 or F32 [experts, rows]", EXPERTS_MAX,
-             d->turns > 1 ? "an even number of " : "");
-    if (t->n_dims != (d->matrix ? 4 : 2) || !t->dim[0] || t->dim[0] > EXPERTS_MAX || !t->dim[1] ||
-        t->dim[1] % d->turns || (d->matrix ? strcmp(t->dtype_name, "U8") || t->dim[3] != NIBBLES || !t->dim[2]
+             f->blocks ? "U8 [experts, rows, blocks, 16]" : "BF16, F16 or F32 [experts, rows]", EXPERTS_MAX,
+             f->parts > 1 ? "an even number of " : "");
+    if (t->n_dims != (f->blocks ? 4 : 2) || !t->dim[0] || t->dim[0] > EXPERTS_MAX || !t->dim[1] ||
+        t->dim[1] % f->parts || (f->blocks ? strcmp(t->dtype_name, "U8") || t->dim[3] != NIBBLES || !t->dim[2]
                                            : !tensor_is_float(t->dtype)))
         return bad_shape(ts, t, needed, e);
-    return d->matrix && t->dim[2] > TENSOR_SCALES_READ / d->turns
+    return f->blocks && t->dim[2] > TENSOR_SCALES_READ / f->parts
                ? tensor_bad(ts, t, e, ": rows of %zu blocks, at most %zu are allowed", t->dim[2],
-                            TENSOR_SCALES_READ / d->turns)
+                            TENSOR_SCALES_READ / f->parts)
                : 0;
 }
 
-static int deal(struct viewing *v, const struct tensor *t)
+static int check_fused(const struct tensors *ts, const struct tensor *t, const struct fused *f, bool bias,
+                       struct err *e)
 {
-    const char *s = strstr(t->name, mlp_experts), *rest = s ? s + strlen(mlp_experts) : "";
-    const struct dealt *d = dealt, *end = dealt + sizeof dealt / sizeof *dealt;
-    const struct tensor *scales = NULL;
-    while (d < end && strcmp(rest, d->name))
-        d++;
-    if (d == end)
+    if (t->n_dims == (bias ? 2 : 3) && t->dim[0] && t->dim[0] <= EXPERTS_MAX && t->dim[1] &&
+        t->dim[1] % f->parts == 0)
         return 0;
-    if (check_dealt(v->ts, t, d, v->e) || (d->matrix && !(scales = find_scales(v->ts, t, v->e))))
-        return -1;
-    const size_t cols = d->matrix ? t->dim[2] * BLOCK : 1, n = t->dim[0] * d->turns;
-    for (size_t i = 0; i < n; i++) {
-        const size_t x = i / d->turns;
-        struct tensor *to = add(v, t, "%.*s%zu.%s.%s", (int)(rest - t->name), t->name, x,
-                                d->part[i % d->turns], d->matrix ? "weight" : "bias");
-        if (!to)
-            return -1;
-        to->turns = d->turns, to->turn = i % d->turns;
-        to->dim[0] = t->dim[1] / d->turns, to->dim[1] = cols, to->n_dims = d->matrix ? 2 : 1;
-        to->n_elements = to->dim[0] * cols;
-        to->offset = t->offset + x * (t->bytes / t->dim[0]);
-        to->bytes = t->bytes / n;
-        if (d->matrix) {
-            to->dtype = DT_MXFP4, to->dtype_name = "MXFP4";
-            to->bytes = to->n_elements / BLOCK * BLOCK_BYTES;
-            to->scales_shard = scales->shard;
-            to->scales_offset = scales->offset + x * (scales->bytes / scales->dim[0]);
-        }
-    }
-    return 0;
+    return tensor_bad(ts, t, e, " has %zu dimensions, the first of %zu, the second of %zu; needed are 3: up to "
+                      "%d experts, %srows, columns", t->n_dims, t->n_dims ? t->dim[0] : 0,
+                      t->n_dims > 1 ? t->dim[1] : 0, EXPERTS_MAX, f->parts > 1 ? "an even number of " : "");
 }
 
-int tensors_deal_experts(struct tensors *ts, struct err *e) { return view_all(ts, NULL, deal, e); }
-
-/* ---- experts, fused or with other names ---- */
-
-/* Parts of names: of Mixtral, and of the routers of gpt-oss and Gemma 4; at the end those of an expert. */
-static const char *const renamed[][2] = { { ".block_sparse_moe.", ".mlp." }, { ".mlp.router.", ".mlp.gate." },
-                                          { ".router.proj.", ".mlp.gate." } },
-                  *const of_mixtral[][2] = { { ".w1.", ".gate_proj." }, { ".w2.", ".down_proj." },
-                                             { ".w3.", ".up_proj." } };
-
-/* Parts of a fused tensor: its name after ".experts.", and what each part becomes. GGUF files have the last
- * three, under these names. */
-static const struct fused { const char *name; size_t parts; const char *part[2]; } fused[] = {
-    { "gate_up_proj", 2, { "gate_proj", "up_proj" } }, { "gate_proj", 1, { "gate_proj" } },
-    { "up_proj", 1, { "up_proj" } },                   { "down_proj", 1, { "down_proj" } },
-};
-
-/* What may follow a name without its end. */
-static bool is_kind(const char *end)
-{
-    return strcmp(end, ".weight") == 0 || strcmp(end, ".bias") == 0 || strcmp(end, ".scale") == 0;
-}
-
-/* The form of a fused tensor, and what follows its name: ".weight", ".bias", ".scale" or nothing; NULL: it is
- * none. */
-static const struct fused *fused_of(const char *name, const char **kind)
-{
-    const char *s = strstr(name, experts);
-    for (size_t i = 0; s && i < sizeof fused / sizeof *fused; i++) {
-        *kind = s + strlen(experts) + strlen(fused[i].name);
-        if (strncmp(s + strlen(experts), fused[i].name, strlen(fused[i].name)) == 0 &&
-            (!**kind || is_kind(*kind)))
-            return &fused[i];
-    }
-    return NULL;
-}
-
-/* Replaces the first of the parts that a name has. */
-static bool replace(char *to, size_t size, const char *name, const char *const (*parts)[2], size_t n)
-{
-    const char *s = NULL;
-    size_t i = 0;
-    while (i < n && !(s = strstr(name, parts[i][0])))
-        i++;
-    if (s)
-        snprintf(to, size, "%.*s%s%s", (int)(s - name), name, parts[i][1], s + strlen(parts[i][0]));
-    return s;
-}
-
+/* Adds the parts of each expert. `name` may be another one than the tensor has. */
 static int split_fused(struct viewing *v, const struct tensor *t, const char *name, const struct fused *f,
                        const char *kind)
 {
-    const bool bias = strcmp(kind, ".bias") == 0, scale = strcmp(kind, ".scale") == 0;
-    if (!(scale && t->n_dims == 1) &&
-        (t->n_dims != (bias ? 2 : 3) || !t->dim[0] || t->dim[0] > EXPERTS_MAX || !t->dim[1] ||
-         t->dim[1] % f->parts))
-        return tensor_bad(v->ts, t, v->e,
-                          " has %zu dimensions, the first of %zu, the second of %zu; needed are 3: up to %d "
-                          "experts, %srows, columns", t->n_dims, t->n_dims ? t->dim[0] : 0,
-                          t->n_dims > 1 ? t->dim[1] : 0, EXPERTS_MAX,
-                          f->parts > 1 ? "an even number of " : "");
-    const size_t n = t->dim[0] * f->parts, before = (size_t)(strstr(name, experts) - name);
+    const bool bias = strcmp(kind, ".bias") == 0, scale = strcmp(kind, ".scale") == 0 && t->n_dims == 1;
+    const size_t before = (size_t)(strstr(name, experts) - name);
     const bool mlp = before >= 4 && memcmp(name + before - 4, ".mlp", 4) == 0;       /* not of Gemma 4 */
-    for (size_t i = 0; i < n; i++) {
-        struct tensor *to = add(v, t, "%.*s%s%s%zu.%s%s", (int)before, name, mlp ? "" : ".mlp", experts,
-                                i / f->parts, f->part[i % f->parts], *kind ? kind : ".weight");
+    const struct tensor *scales = NULL;
+    if ((f->dealt ? check_dealt(v->ts, t, f, v->e) : !scale && check_fused(v->ts, t, f, bias, v->e)) ||
+        (f->blocks && !(scales = find_scales(v->ts, t, v->e))))
+        return -1;
+    const size_t parts = scale ? 1 : f->parts, n = t->dim[0] * parts;
+    for (size_t i = 0; i < t->dim[0] * f->parts; i++) {
+        const size_t x = i / f->parts, turn = i % f->parts;
+        struct tensor *to = add(v, t, "%.*s%s%s%zu.%s%s", (int)before, name, mlp ? "" : ".mlp", experts, x,
+                                f->part[turn], *kind ? kind : f->dealt && !f->blocks ? ".bias" : ".weight");
         if (!to)
             return -1;
         to->n_dims = scale ? 1 : t->n_dims - 1;
         to->dim[0] = scale ? 1 : t->dim[1] / f->parts, to->dim[1] = t->dim[2];
-        to->n_elements = scale ? 1 : t->n_elements / n;
-        to->bytes = t->bytes / (scale ? t->dim[0] : n);
-        to->offset = t->offset + (scale ? i / f->parts : i) * to->bytes;
+        to->n_elements = t->n_elements / n;
+        to->bytes = t->bytes / n;
+        to->offset = t->offset + (scale || f->dealt ? x * parts : i) * to->bytes;
+        if (f->dealt)
+            to->turns = f->parts, to->turn = turn;
+        if (f->blocks) {
+            to->n_dims = 2, to->dim[1] = t->dim[2] * BLOCK;
+            to->dtype = DT_MXFP4, to->dtype_name = "MXFP4";
+            to->n_elements = to->dim[0] * to->dim[1];
+            to->bytes = to->n_elements / BLOCK * BLOCK_BYTES;
+            to->scales_shard = scales->shard;
+            to->scales_offset = scales->offset + x * (scales->bytes / scales->dim[0]);
+        }
     }
     return 0;
 }

@@ -10,8 +10,15 @@
  * convolution, [channels, 1, width], become a matrix [channels, width]. */
 int tensors_take_text(struct tensors *ts, struct err *e);
 
-/* Experts of gpt-oss as published. The matrices are MXFP4 in two tensors, and gate and up share their rows in
- * turn:
+/* Experts in one of four forms become the first one. Routers get the name ...mlp.gate.weight.
+ *
+ *     per expert    ...mlp.experts.E.gate_proj.weight, up_proj and down_proj; Mixtral calls them
+ *                   ...block_sparse_moe.experts.E.w1.weight, w3 and w2
+ *     fused         ...mlp.experts.gate_up_proj [E, 2 ffn, hidden], gate rows first, and down_proj
+ *     GGUF          a tensor [E, rows, cols] for each of gate, up and down, and [E, rows] for their biases
+ *     dealt         those of gpt-oss as published
+ *
+ * Dealt matrices are MXFP4 in two tensors, and gate and up share their rows in turn:
  *
  *     ...mlp.experts.gate_up_proj_blocks   U8 [E, 2 ffn, hidden / 32, 16]: byte j of a block holds weights 2j
  *                                          (low bits) and 2j + 1; even rows are gate, odd rows are up
@@ -19,19 +26,11 @@ int tensors_take_text(struct tensors *ts, struct err *e);
  *     ...mlp.experts.gate_up_proj_bias     [E, 2 ffn], even elements are gate
  *     and the same of down_proj, whose rows are its own
  *
- * Each expert gets matrices of MXFP4 and vectors, under the names of tensors_split_experts. tensors_read
- * gives blocks as GGUF files have them. The scales stay in the list, so that a fingerprint covers them. */
-int tensors_deal_experts(struct tensors *ts, struct err *e);
+ * tensors_read gives blocks as GGUF files have them. The scales stay in the list, so that a fingerprint
+ * covers them. */
+int tensors_split_experts(struct tensors *ts, struct err *e);
 /* Whether a tensor has the scales of others, whose types count them. */
 bool tensor_is_dealt_scales(const struct tensor *t);
-
-/* Experts in one of three forms become the first one. Routers get the name ...mlp.gate.weight.
- *
- *     per expert    ...mlp.experts.E.gate_proj.weight, up_proj and down_proj; Mixtral calls them
- *                   ...block_sparse_moe.experts.E.w1.weight, w3 and w2
- *     fused         ...mlp.experts.gate_up_proj [E, 2 ffn, hidden], gate rows first, and down_proj
- *     GGUF          a tensor [E, rows, cols] for each of gate, up and down, and [E, rows] for their biases */
-int tensors_split_experts(struct tensors *ts, struct err *e);
 
 /* Tensors that are joined along their rows: q, k and v of a layer, gate and up (Phi-3; attn_qkv of any GGUF
  * file), and the network of Granite 4, which has other names. They become the parts, as others have them. */
