@@ -444,16 +444,6 @@ const struct gguf_value *gguf_find(const struct gguf *g, const char *key)
     return g->n_values ? bsearch(&wanted, g->value, g->n_values, sizeof *g->value, by_key) : NULL;
 }
 
-int gguf_bad(const struct gguf *g, const char *key, struct err *e, const char *what, ...)
-{
-    char text[600];
-    va_list ap;
-    va_start(ap, what);
-    vsnprintf(text, sizeof text, what, ap);
-    va_end(ap);
-    return err_set(e, ERR_INPUT, "%s: %s: %s", g->file, key, text);
-}
-
 /* Kinds of values, and of arrays, as bits. */
 #define BIT(kind) (1u << (kind))
 #define ARRAYS(kinds) ((kinds) << 16)

@@ -83,9 +83,8 @@ bool gguf_next_string(const struct gguf_value *v, size_t *at, struct slice *s);
 bool gguf_string_at(const struct gguf_value *v, size_t i, struct slice *s);
 int64_t gguf_int_at(const struct gguf_value *v, size_t i);
 double gguf_real_at(const struct gguf_value *v, size_t i);
-/* An error about a key: "FILE: KEY: <what>". */
-int gguf_bad(const struct gguf *g, const char *key, struct err *e, const char *what, ...)
-    __attribute__((format(printf, 4, 5)));
+/* An error about a key: "FILE: KEY: <what>". what: a format and its values. */
+#define gguf_bad(g, key, e, ...) (err_set(e, ERR_INPUT, __VA_ARGS__), err_while(e, "%s: %s", (g)->file, key))
 static inline bool slice_is(struct slice s, const char *text)
 {
     return s.n == strlen(text) && memcmp(s.p, text, s.n) == 0;

@@ -49,21 +49,20 @@ static int check_foreign(const struct getting *m)
         { "attention.temperature_scale", 0 }, { "rope.scaling.yarn_log_multiplier", 0 },
     };
     static const char *const flags[] = { "attention.causal", "expert_weights_norm" };
-    char key[KEY_BYTES];
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
         double x = foreign[i].neutral;
         if (read_real(m, foreign[i].name, -1e30, 1e30, &x) < 0)
             return -1;
         if (x != foreign[i].neutral && !family_reads(m->f, foreign[i].name))
-            return gguf_bad(m->g, gguf_key(key, m->f, foreign[i].name), m->e,
-                            "found %g, this is not implemented; allowed is %g", x, foreign[i].neutral);
+            return get_bad(m, foreign[i].name, "found %g, this is not implemented; allowed is %g", x,
+                           foreign[i].neutral);
     }
     for (size_t i = 0; i < 2; i++) {
         bool yes = true;
-        if (gguf_bool(m->g, gguf_key(key, m->f, flags[i]), &yes, m->e) < 0)
+        if (gguf_bool(m->g, KEY(m, flags[i]), &yes, m->e) < 0)
             return -1;
         if (!yes)
-            return gguf_bad(m->g, key, m->e, "found false, allowed is true");
+            return get_bad(m, flags[i], "found false, allowed is true");
     }
     return 0;
 }
@@ -72,14 +71,12 @@ static int check_foreign(const struct getting *m)
 static int get_layers(struct getting *m, size_t *layers)
 {
     size_t drafting = 0;
-    char key[KEY_BYTES];
     if (need_uint(m, "block_count", 0, CONFIG_LAYERS_MAX, &m->blocks) ||
         read_uint(m, "nextn_predict_layers", 0, 0, m->f->drafter ? m->blocks : m->f->draft_layer,
                   &drafting) < 0)
         return -1;
     *layers = m->blocks - (m->f->drafter ? 0 : drafting);
-    return *layers ? 0 : gguf_bad(m->g, gguf_key(key, m->f, "block_count"), m->e,
-                                  "1, and that layer only drafts");
+    return *layers ? 0 : get_bad(m, "block_count", "1, and that layer only drafts");
 }
 
 /* The order of sections in config.json. model_type stands before the window. */

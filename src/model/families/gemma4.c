@@ -20,7 +20,7 @@ static void put_each(const struct putting *p, const char *name, size_t at)
 {
     gguf_put_array(p->o, KEY(p, name), GGUF_U32, p->c->n_layers);
     for (size_t l = 0; l < p->c->n_layers; l++)
-        gguf_add_u32(p->o, (uint32_t)*(const size_t *)((const char *)&p->c->layer[l] + at));
+        gguf_add_u32(p->o, *(const uint32_t *)((const char *)&p->c->layer[l] + at));
 }
 
 /* ---- sizes: the dense networks of the last layers may have twice the width of the others ---- */
@@ -62,10 +62,9 @@ static int get_sizes(struct getting *m)
     for (size_t l = 0; l < blocks; l++) {
         const int64_t n = gguf_int_at(list, l);
         if (n != (c->ffn_doubled && l >= own ? 2 * first : first))
-            return gguf_bad(m->g, key, m->e,
-                            "%lld in layer %zu and %lld in layer 0: allowed is twice as much in the last %zu "
-                            "layers, which attention.shared_kv_layers counts", (long long)n, l,
-                            (long long)first, c->kv_shared);
+            return get_bad(m, name, "%lld in layer %zu and %lld in layer 0: allowed is twice as much in the "
+                           "last %zu layers, which attention.shared_kv_layers counts", (long long)n, l,
+                           (long long)first, c->kv_shared);
     }
     return 0;
 }
@@ -94,7 +93,7 @@ static int need_size(const struct reading *r, const char *key, size_t hi, size_t
     struct json v;
     const int found = get_value(r->root, key, &v, r->e);
     if (found == 0)
-        return err_set(r->e, ERR_INPUT, "%s: %s is missing, enable_moe_block needs it", r->root->file, key);
+        return read_bad(r, "%s is missing, enable_moe_block needs it", key);
     return found < 0 ? -1 : js_size(&v, 1, hi, x, r->e);
 }
 
@@ -262,11 +261,9 @@ static int read_layer_heads(const struct reading *r)
         const struct layer_spec *s = &c->layer[l];
         if (c->n_heads % s->n_kv_heads || s->head_dim % 16 ||
             s->head_dim != (s->window ? c->local_rotary : c->rotary))
-            return err_set(r->e, ERR_INPUT,
-                           "%s: layer %zu has %u key/value heads of %d dimensions: allowed are numbers "
-                           "that divide num_attention_heads %zu, and in all %s layers the same multiple of "
-                           "16", r->root->file, l, s->n_kv_heads, s->head_dim, c->n_heads,
-                           s->window ? "windowed" : "global");
+            return read_bad(r, "layer %zu has %u key/value heads of %d dimensions: allowed are numbers that "
+                            "divide num_attention_heads %zu, and in all %s layers the same multiple of 16", l,
+                            s->n_kv_heads, s->head_dim, c->n_heads, s->window ? "windowed" : "global");
         c->n_kv_heads = MAX(c->n_kv_heads, s->n_kv_heads), c->head_dim = MAX(c->head_dim, s->head_dim);
     }
     return 0;
@@ -289,13 +286,12 @@ static int read_shared(const struct reading *r)
         struct layer_spec *s = &c->layer[l];
         s->v_is_k = false;
         if (s->kv_layer == NO_LAYER)
-            return err_set(r->e, ERR_INPUT, "%s: num_kv_shared_layers is %zu, but no layer before layer %zu "
-                           "has keys and values for the %s layers after it", r->root->file, c->kv_shared,
-                           c->n_layers - c->kv_shared, s->window ? "windowed" : "global");
+            return read_bad(r, "num_kv_shared_layers is %zu, but no layer before layer %zu has keys and "
+                            "values for the %s layers after it", c->kv_shared, c->n_layers - c->kv_shared,
+                            s->window ? "windowed" : "global");
         if (s->n_kv_heads != c->layer[s->kv_layer].n_kv_heads)
-            return err_set(r->e, ERR_INPUT, "%s: layer %zu has %u key/value heads, but reads those of layer "
-                           "%d, which has %u", r->root->file, l, s->n_kv_heads, s->kv_layer,
-                           c->layer[s->kv_layer].n_kv_heads);
+            return read_bad(r, "layer %zu has %u key/value heads, but reads those of layer %d, which has %u",
+                            l, s->n_kv_heads, s->kv_layer, c->layer[s->kv_layer].n_kv_heads);
     }
     return 0;
 }
@@ -309,9 +305,8 @@ static int read_per_layer(const struct reading *r)
         get_count(r, "vocab_size_per_layer_input", 1 << 24, &c->per_layer_vocab))
         return -1;
     return !c->per_layer || c->per_layer_vocab >= c->vocab
-               ? 0
-               : err_set(r->e, ERR_INPUT, "%s: vocab_size_per_layer_input is %zu, but vocab_size is %zu: "
-                         "allowed are as many or more", r->root->file, c->per_layer_vocab, c->vocab);
+               ? 0 : read_bad(r, "vocab_size_per_layer_input is %zu, but vocab_size is %zu: allowed are as "
+                              "many or more", c->per_layer_vocab, c->vocab);
 }
 
 static int read_layers(const struct reading *r)
@@ -330,8 +325,7 @@ static int get_layers(struct getting *m)
 {
     const struct gguf_value *list;
     const char *key = KEY(m, "attention.sliding_window_pattern");
-    const int found = gguf_array(m->g, key, GGUF_BOOL, &list, m->e);
-    return found ? found < 0 ? -1 : get_windows(m) : gguf_bad(m->g, key, m->e, "the key is missing");
+    return gguf_need(m->g, key, gguf_array(m->g, key, GGUF_BOOL, &list, m->e), m->e) ? -1 : get_windows(m);
 }
 
 /* ---- RoPE: of the global layers the first pairs of dimensions turn ---- */

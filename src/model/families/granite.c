@@ -24,21 +24,19 @@ static int read_dense(const struct reading *r)
     bool same[CONFIG_LAYERS_MAX];        /* both names are those of attention */
     int found = get_value(root, "num_local_experts", &v, e);
     if (found == 0)
-        return err_set(e, ERR_INPUT, "%s: num_local_experts is missing, which stands for 8: allowed is 0",
-                       root->file);
+        return read_bad(r, "num_local_experts is missing, which stands for 8: allowed is 0");
     if (found < 0 || js_size(&v, 0, 0, &none, e) ||
         get_size(root, "shared_intermediate_size", 1024, NULL_REFUSED, 1 << 24, &r->c->ffn, e))
         return -1;
     found = read_word(root, "position_embedding_type", "rope", e);
     if (found <= 0)
-        return found < 0 ? -1 : err_set(e, ERR_INPUT, "%s: position_embedding_type is missing: allowed is "
-                                        "\"rope\"", root->file);
+        return found < 0 ? -1 : read_bad(r, "position_embedding_type is missing: allowed is \"rope\"");
     found = read_layer_types(r, "layer_types", &v, "attention", same);
     if (found == 0)
         found = read_layer_types(r, "layers_block_type", &v, "attention", same);
     return found ? MIN(found, 0)
-                 : err_set(e, ERR_INPUT, "%s: layer_types is missing, which stands for layers with states: "
-                           "allowed are \"attention\" and \"full_attention\"", root->file);
+                 : read_bad(r, "layer_types is missing, which stands for layers with states: allowed are "
+                            "\"attention\" and \"full_attention\"");
 }
 
 static int read_factors(const struct reading *r)

@@ -80,27 +80,22 @@ const char *gguf_key(char key[KEY_BYTES], const struct family *f, const char *na
 
 int read_uint(const struct getting *m, const char *name, size_t layers, size_t lo, size_t hi, size_t *x)
 {
-    char key[KEY_BYTES];
-    return gguf_uint(m->g, gguf_key(key, m->f, name), layers, lo, hi, x, m->e);
+    return gguf_uint(m->g, KEY(m, name), layers, lo, hi, x, m->e);
 }
 
 int need_uint(const struct getting *m, const char *name, size_t layers, size_t hi, size_t *x)
 {
-    char key[KEY_BYTES];
-    gguf_key(key, m->f, name);
-    return gguf_need(m->g, key, gguf_uint(m->g, key, layers, 1, hi, x, m->e), m->e);
+    return gguf_need(m->g, KEY(m, name), read_uint(m, name, layers, 1, hi, x), m->e);
 }
 
 int read_real(const struct getting *m, const char *name, double lo, double hi, double *x)
 {
-    char key[KEY_BYTES];
-    return gguf_real(m->g, gguf_key(key, m->f, name), lo, hi, x, m->e);
+    return gguf_real(m->g, KEY(m, name), lo, hi, x, m->e);
 }
 
 int keys_get(const struct getting *m, const struct key *k)
 {
     for (; k && (k->hf || k->gguf); k++) {
-        char key[KEY_BYTES];
         void *x = field_of(m->c, k);
         const bool needed = k->rules & NEEDED;
         const double lo = k->rules & NONZERO && !needed && k->kind == KEY_SIZE ? 0 : k->lo,
@@ -116,7 +111,7 @@ int keys_get(const struct getting *m, const struct key *k)
         const int found = k->kind == KEY_SIZE ? read_uint(m, k->gguf, k->rules & EACH ? m->blocks : 0,
                                                           (size_t)lo, (size_t)hi, x)
                                               : read_real(m, k->gguf, lo, hi, x);
-        if (found < 0 || (needed && gguf_need(m->g, gguf_key(key, m->f, k->gguf), found, m->e)))
+        if (found < 0 || (needed && gguf_need(m->g, KEY(m, k->gguf), found, m->e)))
             return -1;
     }
     return 0;
@@ -162,20 +157,17 @@ void keys_write(const struct writing *w, const struct key *k)
 
 void put_uint(const struct putting *p, const char *name, size_t x)
 {
-    char key[KEY_BYTES];
-    gguf_put_uint(p->o, gguf_key(key, p->f, name), x);
+    gguf_put_uint(p->o, KEY(p, name), x);
 }
 
 void put_real(const struct putting *p, const char *name, double x)
 {
-    char key[KEY_BYTES];
-    gguf_put_real(p->o, gguf_key(key, p->f, name), x);
+    gguf_put_real(p->o, KEY(p, name), x);
 }
 
 void put_text(const struct putting *p, const char *name, const char *s)
 {
-    char key[KEY_BYTES];
-    gguf_put_text(p->o, gguf_key(key, p->f, name), s, strlen(s));
+    gguf_put_text(p->o, KEY(p, name), s, strlen(s));
 }
 
 int put_lacks(const struct putting *p, const char *what)

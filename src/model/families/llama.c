@@ -32,10 +32,9 @@ int read_experts(const struct reading *r)
         c->layer[l].experts = true;
     if (c->experts_used <= c->n_experts)
         return 0;
-    return err_set(r->e, ERR_INPUT, "%s: num_experts_per_tok is %zu, allowed are 1 to %s %zu", r->root->file,
-                   c->experts_used,
-                   js_get(r->root, "num_experts", &v, r->e) == 1 ? "num_experts" : "num_local_experts",
-                   c->n_experts);
+    return read_bad(r, "num_experts_per_tok is %zu, allowed are 1 to %s %zu", c->experts_used,
+                    js_get(r->root, "num_experts", &v, r->e) == 1 ? "num_experts" : "num_local_experts",
+                    c->n_experts);
 }
 
 bool some_are_dense(const struct config *c)
@@ -51,19 +50,15 @@ int read_mixtral(const struct reading *r)
     struct config *c = r->c;
     c->expert_ffn = c->ffn;
     c->experts_normalised = true;
-    return c->ffn > EXPERT_FFN_MAX
-               ? err_set(r->e, ERR_INPUT, "%s: intermediate_size is %zu, allowed for experts are 1 to %d",
-                         r->root->file, c->ffn, EXPERT_FFN_MAX)
-               : read_experts(r);
+    return c->ffn <= EXPERT_FFN_MAX ? read_experts(r)
+                                    : read_bad(r, "intermediate_size is %zu, allowed for experts are 1 to %d",
+                                               c->ffn, EXPERT_FFN_MAX);
 }
 
 int get_experts(struct getting *m)
 {
-    const bool none = !m->c->n_experts;
-    return none || !m->c->experts_used
-               ? gguf_bad(m->g, KEY(m, none ? "expert_count" : "expert_used_count"), m->e,
-                          "the key is missing, or 0")
-               : 0;
+    const char *none = !m->c->n_experts ? "expert_count" : !m->c->experts_used ? "expert_used_count" : NULL;
+    return none ? get_bad(m, none, "the key is missing, or 0") : 0;
 }
 
 /* A file of architecture llama may have experts; other families without a section have none. */
@@ -137,9 +132,7 @@ int get_heads(struct getting *m)
         read_uint(m, "rope.dimension_count", 0, m->f->partial > 0 ? 2 : c->head_dim, c->head_dim,
                   &c->rotary) < 0)
         return -1;
-    return c->rotary % 2 ? gguf_bad(m->g, KEY(m, "rope.dimension_count"), m->e,
-                                    "%zu, allowed are even numbers", c->rotary)
-                         : 0;
+    return c->rotary % 2 ? get_bad(m, "rope.dimension_count", "%zu, allowed are even numbers", c->rotary) : 0;
 }
 
 static int put_heads(const struct putting *p)
@@ -168,15 +161,13 @@ static const struct key vocab_keys[] = {
 /* A key vocab_size may say something else: the tokens decide. */
 static int get_vocab(struct getting *m)
 {
+    static const char key[] = "tokenizer.ggml.tokens";
     const struct gguf_value *tokens;
-    const int found = gguf_array(m->g, "tokenizer.ggml.tokens", GGUF_STRING, &tokens, m->e);
-    if (found <= 0)
-        return found ? -1 : gguf_bad(m->g, "tokenizer.ggml.tokens", m->e, "the key is missing");
+    if (gguf_need(m->g, key, gguf_array(m->g, key, GGUF_STRING, &tokens, m->e), m->e))
+        return -1;
     m->c->vocab = tokens->n;
     return tokens->n >= 1 && tokens->n <= 1 << 24
-               ? 0
-               : gguf_bad(m->g, "tokenizer.ggml.tokens", m->e, "%zu tokens, allowed are 1 to %d", tokens->n,
-                          1 << 24);
+               ? 0 : gguf_bad(m->g, key, m->e, "%zu tokens, allowed are 1 to %d", tokens->n, 1 << 24);
 }
 
 static int put_vocab(const struct putting *p)
@@ -259,11 +250,9 @@ static int get_growth(struct getting *m)
     r->mscale = r->mscale_all_dim != 0;
     if (read_uint(m, "attention.temperature_length", 0, 1, CONTEXT_MAX, &length) < 0)
         return -1;
-    return length == r->original
-               ? 0
-               : gguf_bad(m->g, KEY(m, "attention.temperature_length"), m->e,
-                          "found %zu, allowed is rope.scaling.original_context_length %zu", length,
-                          r->original);
+    return length == r->original ? 0
+                                 : get_bad(m, "attention.temperature_length", "found %zu, allowed is "
+                                           "rope.scaling.original_context_length %zu", length, r->original);
 }
 
 static const char *type_of_mistral3(const struct config *c)

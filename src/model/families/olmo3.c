@@ -6,10 +6,8 @@ static int check_heads(const struct reading *r)
 {
     const struct config *c = r->c;
     return c->head_dim % 16 == 0
-               ? 0
-               : err_set(r->e, ERR_INPUT,
-                         "%s: heads of %zu dimensions: allowed for %s models are multiples of 16",
-                         r->root->file, c->head_dim, c->model_type);
+               ? 0 : read_bad(r, "heads of %zu dimensions: allowed for %s models are multiples of 16",
+                              c->head_dim, c->model_type);
 }
 
 static const struct key yarn_keys[] = {

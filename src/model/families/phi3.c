@@ -20,11 +20,9 @@ static int read_list(const struct reading *r, const struct json *dict, const cha
         if (n < needed)
             to[n] = (float)d;
     }
-    return n == needed ? 0
-                       : err_set(r->e, ERR_INPUT,
-                                 "%s: %s.%s has %zu numbers, needed are %zu: half of the dimensions that "
-                                 "turn",
-                                 dict->file, dict->key[0], key, n, needed);
+    return n == needed
+               ? 0 : read_bad(r, "%s.%s has %zu numbers, needed are %zu: half of the dimensions that turn",
+                              dict->key[0], key, n, needed);
 }
 
 static int read_long(const struct reading *in, const struct json *dict)
@@ -42,9 +40,7 @@ static int read_long(const struct reading *in, const struct json *dict)
         return -1;
     r->shorter = in->c->max_position <= r->original;
     return r->original > 1 || r->factor <= 1 || r->attention_factor != 0
-               ? 0
-               : err_set(in->e, ERR_INPUT,
-                         "%s: original_max_position_embeddings is 1, longrope needs more than 1", dict->file);
+               ? 0 : read_bad(in, "original_max_position_embeddings is 1, longrope needs more than 1");
 }
 
 /* The two lists are tensors of the file. */

@@ -40,21 +40,17 @@ static int read_states(const struct reading *r)
     if (get_bool(r->root, "attn_output_gate", true, &gated, r->e))
         return -1;
     if (!gated)
-        return err_set(r->e, ERR_INPUT, "%s: attn_output_gate is false, allowed is true", r->root->file);
+        return read_bad(r, "attn_output_gate is false, allowed is true");
     if (d->value_heads % d->key_heads)
-        return err_set(r->e, ERR_INPUT,
-                       "%s: linear_num_value_heads %zu is not a multiple of linear_num_key_heads %zu",
-                       r->root->file, d->value_heads, d->key_heads);
+        return read_bad(r, "linear_num_value_heads %zu is not a multiple of linear_num_key_heads %zu",
+                        d->value_heads, d->key_heads);
     if (d->conv < 2)
-        return err_set(r->e, ERR_INPUT, "%s: linear_conv_kernel_dim is 1, allowed are 2 to %d", r->root->file,
-                       CONV_MAX);
+        return read_bad(r, "linear_conv_kernel_dim is 1, allowed are 2 to %d", CONV_MAX);
     if (read_word(r->root, "output_gate_type", "swish", r->e) < 0 ||
         read_word(r->root, "mamba_ssm_dtype", "float32", r->e) < 0 || read_mixers(r))
         return -1;
     return config_mixers(c, MIXER_ATTENTION)
-               ? 0
-               : err_set(r->e, ERR_INPUT, "%s: no layer has full_attention, at least one is needed",
-                         r->root->file);
+               ? 0 : read_bad(r, "no layer has full_attention, at least one is needed");
 }
 
 static int get_states(struct getting *m)
@@ -67,15 +63,13 @@ static int get_states(struct getting *m)
         gguf_array(m->g, KEY(m, "attention.recurrent_layers"), GGUF_BOOL, &list, m->e) < 0)
         return -1;
     if (list && list->n < c->n_layers)
-        return gguf_bad(m->g, KEY(m, "attention.recurrent_layers"), m->e, "%zu layers, needed are %zu",
-                        list->n, c->n_layers);
+        return get_bad(m, "attention.recurrent_layers", "%zu layers, needed are %zu", list->n, c->n_layers);
     for (size_t l = 0; l < c->n_layers; l++)
         c->layer[l].mixer = list ? gguf_int_at(list, l) != 0 : (l + 1) % interval != 0;
     c->delta.value_dim = inner / c->delta.value_heads;
-    return inner % c->delta.value_heads
-               ? gguf_bad(m->g, KEY(m, "ssm.inner_size"), m->e,
-                          "%zu is not a multiple of %zu heads", inner, c->delta.value_heads)
-               : 0;
+    return inner % c->delta.value_heads == 0
+               ? 0 : get_bad(m, "ssm.inner_size", "%zu is not a multiple of %zu heads", inner,
+                             c->delta.value_heads);
 }
 
 static void write_states(const struct writing *w)

@@ -54,9 +54,7 @@ int need_real(const struct json *in, const char *key, double lo, double hi, doub
 int need_yarn(const struct reading *r)
 {
     return r->c->rope.type == ROPE_YARN
-               ? 0
-               : err_set(r->e, ERR_INPUT, "%s: rope_parameters of rope_type yarn are missing, %s needs them",
-                         r->root->file, r->f->type);
+               ? 0 : read_bad(r, "rope_parameters of rope_type yarn are missing, %s needs them", r->f->type);
 }
 
 /* mrope_section, mrope_interleaved: the three positions of a token of text are equal, so the division of the
@@ -158,8 +156,8 @@ static int read_scaling(const struct reading *in, const struct json *dict)
          need_real(dict, "high_freq_factor", 1e-6, 1e6, &r->high_freq_factor, e)))
         return -1;
     if (r->type == ROPE_LLAMA3 && r->high_freq_factor <= r->low_freq_factor)
-        return err_set(e, ERR_INPUT, "%s: %s.high_freq_factor is %g, it must be above low_freq_factor %g",
-                       dict->file, dict->key[0], r->high_freq_factor, r->low_freq_factor);
+        return read_bad(in, "%s.high_freq_factor is %g, it must be above low_freq_factor %g", dict->key[0],
+                        r->high_freq_factor, r->low_freq_factor);
     return r->type == ROPE_YARN ? read_yarn(in, dict) : 0;
 }
 
@@ -220,10 +218,8 @@ static int read_rotary(const struct reading *r, const struct json *dict)
         return -1;
     c->rotary = (size_t)((double)c->head_dim * factor);
     return c->rotary >= 2 && c->rotary % 2 == 0
-               ? 0
-               : err_set(r->e, ERR_INPUT,
-                         "%s: %s %g of head_dim %zu makes %zu dimensions, allowed are even numbers from 2",
-                         r->root->file, partial, factor, c->head_dim, c->rotary);
+               ? 0 : read_bad(r, "%s %g of head_dim %zu makes %zu dimensions, allowed are even numbers from "
+                              "2", partial, factor, c->head_dim, c->rotary);
 }
 
 int read_rope(const struct reading *in)
@@ -253,13 +249,13 @@ int read_rope(const struct reading *in)
     if (read_rotary(in, found ? &dict : in->root) || (in->f->rope && in->f->rope(in, found ? &dict : NULL)))
         return -1;
     if (r->type == ROPE_YARN && r->theta <= 1)
-        return err_set(e, ERR_INPUT, "%s: rope_theta is 1, yarn needs more than 1", in->root->file);
+        return read_bad(in, "rope_theta is 1, yarn needs more than 1");
     if (r->type == ROPE_DYNAMIC && in->c->rotary == 2)
-        return err_set(e, ERR_INPUT, "%s: head_dim is 2, dynamic rope needs more", in->root->file);
+        return read_bad(in, "head_dim is 2, dynamic rope needs more");
     in->c->context = config_context(in->c);
-    return in->c->context ? 0
-                          : err_set(e, ERR_INPUT, "%s: %s.factor %g makes a context of more than %d "
-                                    "positions", in->root->file, dict.key[0], r->factor, CONTEXT_MAX);
+    return in->c->context
+               ? 0 : read_bad(in, "%s.factor %g makes a context of more than %d positions", dict.key[0],
+                              r->factor, CONTEXT_MAX);
 }
 
 /* ---- GGUF ---- */
@@ -268,12 +264,11 @@ int get_rope(struct getting *m)
 {
     struct rope_config *r = &m->c->rope;
     struct slice type = { "linear", 6 };
-    char key[KEY_BYTES];
     r->theta = 10000;
     if (read_real(m, "rope.freq_base", 1, 1e30, &r->theta) < 0 ||
-        gguf_string(m->g, gguf_key(key, m->f, "rope.scaling.type"), &type, m->e) < 0 ||
+        gguf_string(m->g, KEY(m, "rope.scaling.type"), &type, m->e) < 0 ||
         keys_get(m, scaling_keys) || keys_get(m, yarn_keys) || keys_get(m, m->f->yarn_keys) ||
-        (!gguf_find(m->g, gguf_key(key, m->f, "rope.scaling.factor")) &&
+        (!gguf_find(m->g, KEY(m, "rope.scaling.factor")) &&
          read_real(m, "rope.scale_linear", 1e-6, 1e6, &r->factor) < 0))
         return -1;
     r->original = r->original ? r->original : m->c->max_position;
@@ -283,8 +278,7 @@ int get_rope(struct getting *m)
     const bool linear = slice_is(type, "linear"), yarn = slice_is(type, "yarn");
     if (!linear && !yarn && !slice_is(type, "none") &&
         !(slice_is(type, "longrope") && family_has_rope(m->f, ROPE_LONG)))
-        return gguf_bad(m->g, gguf_key(key, m->f, "rope.scaling.type"), m->e,
-                        "found %.*s, allowed are none, linear and yarn", SHOWN(type));
+        return get_bad(m, "rope.scaling.type", "found %.*s, allowed are none, linear and yarn", SHOWN(type));
     if (r->factor != 0 && r->factor != 1 && (linear || yarn))
         r->type = yarn ? ROPE_YARN : ROPE_LINEAR;
     return 0;

@@ -21,9 +21,8 @@ static int read_unturned(const struct reading *r)
             c->layer[n].local = !turns;
     }
     return n >= c->n_layers
-               ? 0
-               : err_set(r->e, ERR_INPUT, "%s: no_rope_layers has %zu entries, num_hidden_layers is %zu: "
-                         "allowed are at least as many", r->root->file, n, c->n_layers);
+               ? 0 : read_bad(r, "no_rope_layers has %zu entries, num_hidden_layers is %zu: allowed are at "
+                              "least as many", n, c->n_layers);
 }
 
 /* Files have no key for the layers. */

@@ -25,8 +25,8 @@ int read_layer_types(const struct reading *r, const char *key, struct json *v, c
             is[n] = one;
     }
     return n == r->c->n_layers ? 1
-                               : err_set(r->e, ERR_INPUT, "%s: %s has %zu entries, num_hidden_layers "
-                                         "is %zu: they must agree", v->file, key, n, r->c->n_layers);
+                               : read_bad(r, "%s has %zu entries, num_hidden_layers is %zu: they must agree",
+                                          key, n, r->c->n_layers);
 }
 
 int pattern_rule(const struct reading *r, bool windowed[])
@@ -119,15 +119,15 @@ int get_windows(struct getting *m)
     if (!c->window)
         return 0;
     if (f->files == FILES_NONE)
-        return gguf_bad(m->g, KEY(m, window_key), m->e,
-                        "found %zu, for %s this is not implemented; allowed is 0", c->window, m->f->gguf);
+        return get_bad(m, window_key, "found %zu, for %s this is not implemented; allowed is 0", c->window,
+                       m->f->gguf);
     if (f->files == FILES_WINDOW)
-        return v ? gguf_bad(m->g, key, m->e, "windows in some of the layers are not implemented") : 0;
+        return v ? get_bad(m, pattern_key, "windows in some of the layers are not implemented") : 0;
     if (v && v->is_array ? gguf_array(m->g, key, GGUF_BOOL, &list, m->e) < 0
                          : read_uint(m, pattern_key, 0, 1, INT32_MAX, &every) < 0)
         return -1;
     if (list && list->n != c->n_layers)
-        return gguf_bad(m->g, key, m->e, "%zu layers, needed are %zu", list->n, c->n_layers);
+        return get_bad(m, pattern_key, "%zu layers, needed are %zu", list->n, c->n_layers);
     for (size_t l = 0; l < c->n_layers; l++)
         c->layer[l].window = (list ? gguf_int_at(list, l) : (int64_t)((l + 1) % every)) ? c->window : 0;
     return 0;
