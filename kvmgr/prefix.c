@@ -84,15 +84,7 @@ struct prefix_match prefix_find(struct prefixes *p, const int32_t *tokens, size_
 
 static struct prefix *add(struct prefixes *p)
 {
-    if (p->n == p->room) {
-        const size_t room = p->room ? 2 * p->room : 16;
-        struct prefix *v = realloc(p->v, room * sizeof *v);
-        if (!v)
-            return NULL;
-        p->v = v;
-        p->room = room;
-    }
-    return &p->v[p->n++];
+    return array_grow(&p->v, p->n, sizeof *p->v) ? &p->v[p->n++] : NULL;
 }
 
 static void take_out(struct prefixes *p, size_t i) { p->v[i] = p->v[--p->n]; }

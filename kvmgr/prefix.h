@@ -28,7 +28,7 @@ struct prefix {
     uint64_t used;                   /* by the order of uses */
 };
 struct prefixes {                    /* {0} is empty */
-    struct prefix *v; size_t n, room;
+    struct prefix *v; size_t n;
     uint64_t uses;
     struct kv_total total;           /* of the caches of the list and of all that share with them */
 };

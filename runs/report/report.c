@@ -45,10 +45,8 @@ static int add_source(struct report *r, size_t window, const struct metric *m, s
     while (i < r->n_sources && strcmp(r->source[i].name, m->source))
         i++;
     if (i == r->n_sources) {
-        void *p = realloc(r->source, (i + 1) * sizeof *r->source);
-        if (!p)
+        if (!array_grow(&r->source, i, sizeof *r->source))
             return no_memory(e);
-        r->source = p;
         r->source[i] = (struct report_source){ .name = m->source };
         r->source[i].window = calloc(r->n_windows, sizeof(double));
         if (!r->source[i].window)
@@ -122,11 +120,9 @@ static bool is_given(struct text_pass *g, size_t at)
 
 static int add_repetition(struct report *r, const struct repetition *at, bool open, struct err *e)
 {
-    struct report_repetition *p = realloc(r->repetition, (r->n_repetitions + 1) * sizeof *p);
-    if (!p)
+    if (!array_grow(&r->repetition, r->n_repetitions, sizeof *r->repetition))
         return no_memory(e);
-    r->repetition = p;
-    p[r->n_repetitions++] = (struct report_repetition){ *at, open, NULL };
+    r->repetition[r->n_repetitions++] = (struct report_repetition){ *at, open, NULL };
     return 0;
 }
 
@@ -326,16 +322,13 @@ static int add_text_figures(struct report *r, const struct stored *t, struct sto
 static int add_parameter(struct report *r, const char *prefix, const struct json *key, const struct json *v,
                          struct err *e)
 {
-    struct report_parameter *p = realloc(r->parameter, (r->n_parameters + 1) * sizeof *p);
     char *name = js_strdup(key);
     size_t n = 0;
-    if (p)
-        r->parameter = p;
-    if (!p || !name) {
+    if (!name || !array_grow(&r->parameter, r->n_parameters, sizeof *r->parameter)) {
         free(name);
         return no_memory(e);
     }
-    p += r->n_parameters++;
+    struct report_parameter *p = &r->parameter[r->n_parameters++];
     *p = (struct report_parameter){ .is_number = js_kind(v) == JS_NUMBER,
                                     .is_text = js_kind(v) == JS_STRING };
     if (asprintf(&p->name, "%s%s%s", prefix, *prefix ? "." : "", name) < 0)

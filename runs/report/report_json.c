@@ -6,6 +6,7 @@
 
 #include "runs/report/csv.h"
 #include "runs/report/report.h"
+#include "src/request/options.h"
 
 #define LENGTH(v) (sizeof(v) / sizeof *(v))
 
@@ -88,13 +89,13 @@ static void put_drafting(struct json_writer *w, struct report *r)
 void report_put_stats(struct json_writer *w, const struct draft_stats *s, double prefill_seconds,
                       bool tree_fixed)
 {
-    struct report_source drafters[N_DRAFTERS];
-    struct report r = { .sum.prefill_seconds = prefill_seconds, .source = drafters };
+    struct report_source source[N_DRAFTERS];
+    struct report r = { .sum.prefill_seconds = prefill_seconds, .source = source };
     figures_add_stats(&r.sum, r.list, s);
     figures_complete(&r.sum, r.list, tree_fixed);
     for (size_t i = 0; i < N_DRAFTERS; i++)
         if (s->source_drafted[i])
-            drafters[r.n_sources++] = (struct report_source){
+            source[r.n_sources++] = (struct report_source){
                 drafter_name(i), (double)s->source_drafted[i], (double)s->source_accepted[i], NULL };
     figures_json(w, &r.sum, "seconds", "draft_passes", IN_STATS);
     figures_json_lists(w, r.list, LIST_REACHED);
@@ -168,33 +169,21 @@ int report_json(FILE *f, const struct reports *l, struct err *e)
 
 /* ---- CSV ---- */
 
-/* The names of all parameters or sources that any job has, each once. */
-struct names { const char **v; size_t n; };
-
-static int add_name(struct names *c, const char *name)
+/* The names of all parameters or sources that any job has, each once. False: no memory. */
+static bool add_names(struct text_list *c, const struct reports *l, bool sources)
 {
-    size_t k = 0;
-    while (k < c->n && strcmp(c->v[k], name))
-        k++;
-    if (k < c->n)
-        return 0;
-    void *p = realloc(c->v, (c->n + 1) * sizeof *c->v);
-    if (!p)
-        return -1;
-    c->v = p;
-    c->v[c->n++] = name;
-    return 0;
-}
-
-static int add_names(struct names *c, const struct reports *l, bool sources)
-{
-    int rc = 0;
+    bool ok = true;
     for (size_t i = 0; i < l->n; i++) {
         const struct report *r = &l->v[i];
-        for (size_t k = 0; k < (sources ? r->n_sources : r->n_parameters) && rc == 0; k++)
-            rc = add_name(c, sources ? r->source[k].name : r->parameter[k].name);
+        for (size_t k = 0; k < (sources ? r->n_sources : r->n_parameters) && ok; k++) {
+            const char *name = sources ? r->source[k].name : r->parameter[k].name;
+            size_t at = 0;
+            while (at < c->n && strcmp(c->v[at], name))
+                at++;
+            ok = at < c->n || text_list_add(c, name);
+        }
     }
-    return rc;
+    return ok;
 }
 
 /* One cell; key: of the first line. */
@@ -232,7 +221,7 @@ static struct value parameter_of(const struct report *r, const char *name)
 }
 
 /* depths: the columns of the lists of rounds by depth, from 1. */
-static void csv_job(struct csv *c, const struct report *r, const struct names *parameters, size_t depths)
+static void csv_job(struct csv *c, const struct report *r, const struct text_list *parameters, size_t depths)
 {
     static const struct { const char *name; enum figure_list list;
     } by_depth[] = { { "reached_at", LIST_REACHED }, { "accepted_at", LIST_ACCEPTED } };
@@ -277,7 +266,7 @@ static void csv_table(struct csv *c, struct table t, const struct job *job)
 
 /* by: the values of --by of the job; sources: of all jobs. */
 static void csv_windows(struct csv *c, const struct reports *l, const struct report *r,
-                        const struct report_value *by, const struct names *sources)
+                        const struct report_value *by, const struct text_list *sources)
 {
     for (size_t i = 0; i < r->n_windows; i++) {
         const struct report_window *x = &r->window[i];
@@ -316,9 +305,9 @@ int report_csv(FILE *f, const struct reports *l, struct err *e)
     struct reports first = *l;
     struct report_groups groups;
     struct csv c = { f, .head = true };
-    struct names names = { 0 };
+    struct text_list names = { 0 };
     size_t depths = 1;
-    if (add_names(&names, l, o->windows)) {
+    if (!add_names(&names, l, o->windows)) {
         free(names.v);
         return err_set(e, ERR_FAILED, "out of memory for the report");
     }

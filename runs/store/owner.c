@@ -116,14 +116,8 @@ double watch_beat(struct watch *w, int64_t worker, int64_t beat, double now, dou
         if (w->v[i].worker == worker)
             b = &w->v[i];
     if (!b) {
-        if (w->n == w->room) {
-            size_t room = w->room ? 2 * w->room : 8;
-            struct beat_seen *v = realloc(w->v, room * sizeof *v);
-            if (!v)
-                return -1;
-            w->v = v;
-            w->room = room;
-        }
+        if (!array_grow(&w->v, w->n, sizeof *w->v))
+            return -1;
         b = &w->v[w->n++];
         *b = (struct beat_seen){ .worker = worker, .beat = beat, .at = now };
     }

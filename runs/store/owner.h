@@ -36,7 +36,7 @@ bool owner_is_stopped(const struct owner *o, const struct owner *self);
 
 /* The beats that one observer has seen. {0} is empty. */
 struct beat_seen { int64_t worker, beat; double at, still; };
-struct watch { struct beat_seen *v; size_t n, room; };
+struct watch { struct beat_seen *v; size_t n; };
 
 /* Record that the beat of `worker` is `beat` at `now` (clock_seconds()). Returns for how many seconds the
  * beat has stood still; 0 at the first observation; -1 without memory (the worker then counts as not

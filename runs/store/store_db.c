@@ -27,14 +27,6 @@ double wall_seconds(void)
 
 /* ---- lists ---- */
 
-void *db_grow(void *v, size_t n, size_t size)
-{
-    size_t bytes;
-    if (n && (n & (n - 1)))
-        return v;
-    return mul_size(n ? 2 * n : 1, size, &bytes) ? realloc(v, bytes) : NULL;
-}
-
 void strings_free(struct strings *t)
 {
     while (t) {
@@ -438,13 +430,11 @@ int db_list(struct store *s, struct err *e, struct db_rows rows, void *v, size_t
     va_end(ap);
     while ((rc = db_step(s, q, e)) == 1) {
         char *list;
+        failed = !array_grow(v, *n, rows.size);
         memcpy(&list, v, sizeof list);
-        list = db_grow(list, *n, rows.size);
-        if (list) {
-            memcpy(v, &list, sizeof list);
+        if (!failed)
             db_row(q, 1, rows.c, rows.n, memset(list + rows.size * (*n)++, 0, rows.size), t, &failed);
-        }
-        if (!list || failed) {
+        if (failed) {
             db_reset(q);
             return err_set(e, ERR_FAILED, "out of memory for a list");
         }

@@ -96,10 +96,6 @@ int  db_parts(struct store *s, struct err *e, void *v, size_t n,
 
 /* ---- lists ---- */
 
-/* Room for one more element of `size` bytes after n elements of v; the room doubles. NULL: no memory, v
- * stays. */
-void *db_grow(void *v, size_t n, size_t size);
-
 /* Blocks of strings that live until their list is freed. */
 struct strings { struct strings *next; size_t used, size; char v[]; };
 void  strings_free(struct strings *t);

@@ -119,12 +119,6 @@ static int read_tokenizer(struct store *s, struct model_record *m, const char *f
     return 0;
 }
 
-static char *copy_text(sqlite3_stmt *q, int i)
-{
-    const char *t = (const char *)sqlite3_column_text(q, i);
-    return t ? strdup(t) : NULL;
-}
-
 int store_model(struct store *s, const char *fingerprint, struct model_record *m, struct err *e)
 {
     *m = (struct model_record){0};
@@ -137,14 +131,15 @@ int store_model(struct store *s, const char *fingerprint, struct model_record *m
         return rc;
     const char *eos = (const char *)sqlite3_column_text(q, 1);
     struct err ignored;
+    bool failed = false;
     m->vocab = (size_t)sqlite3_column_int64(q, 0);
     if (sqlite3_column_int64(q, 0) < 1 || !eos || read_eos(m, eos, &ignored))
         rc = damaged(s, fingerprint, "its vocabulary or EOS ids", e);
     if (rc == 1 && read_tokenizer(s, m, fingerprint, q, 4, e))
         rc = -1;
-    m->config = copy_text(q, 2);
-    m->generation = copy_text(q, 3);
-    if (rc == 1 && !m->config)
+    m->config = column_copy(q, 2, &failed);
+    m->generation = column_copy(q, 3, &failed);
+    if (rc == 1 && (failed || !m->config))
         rc = err_set(e, ERR_FAILED, "out of memory for a model");
     db_reset(q);
     if (rc < 0)

@@ -139,12 +139,10 @@ static int find_dead(struct store *s, int64_t me, struct dead_list *out, struct 
         else
             snprintf(d.text, sizeof d.text, "process %" PRId64 " on %.60s has given no sign for %.0f s",
                      o.pid, o.host, still);
-        struct dead_worker *v = db_grow(out->v, out->n, sizeof *v);
-        if (!v) {
+        if (!array_grow(&out->v, out->n, sizeof *out->v)) {
             db_reset(q);
             return err_set(e, ERR_FAILED, "out of memory for a list of workers");
         }
-        out->v = v;
         out->v[out->n++] = d;
     }
     return rc;

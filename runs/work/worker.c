@@ -180,9 +180,8 @@ int missing_add(struct missing *m, const char *path, const struct err *why)
     while (i < m->n && strcmp(m->v[i].path, path))
         i++;
     if (i == m->n) {
-        struct missing_model *v = realloc(m->v, (m->n + 1) * sizeof *v);
-        m->v = v ? v : m->v;
-        if (!v || !(v[i] = (struct missing_model){ .path = strdup(path) }).path)
+        if (!array_grow(&m->v, i, sizeof *m->v) ||
+            !(m->v[i] = (struct missing_model){ .path = strdup(path) }).path)
             return -1;
         m->n++;
     }

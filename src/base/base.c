@@ -153,6 +153,19 @@ bool mul_size(size_t a, size_t b, size_t *out)
     return true;
 }
 
+bool array_grow(void *array, size_t n, size_t size)
+{
+    void *v;
+    size_t bytes;
+    if (n & (n - 1))                     /* the room is a power of two, or more */
+        return true;
+    memcpy(&v, array, sizeof v);
+    if (!mul_size(n ? 2 * n : 1, size, &bytes) || !(v = realloc(v, bytes)))
+        return false;
+    memcpy(array, &v, sizeof v);
+    return true;
+}
+
 bool add_size(size_t a, size_t b, size_t *out)
 {
     size_t r;

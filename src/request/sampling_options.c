@@ -13,12 +13,6 @@
 #include "src/request/draft_options.h"
 #include "src/request/options_impl.h"
 
-/* An array of n elements with room for one more: it grows whenever n is a power of two. NULL: no memory. */
-static void *grown(void *v, size_t n, size_t size)
-{
-    return n & (n - 1) ? v : realloc(v, (n ? 2 * n : 1) * size);
-}
-
 /* ---- --logit-bias ---- */
 
 static const double BIAS_MAX = 100;  /* the limit of OpenAI's API */
@@ -36,10 +30,8 @@ static int add_bias(struct biases *b, const char *id, double bias, struct err *e
     if (!(bias == -INFINITY || fabs(bias) <= BIAS_MAX))
         return err_set(e, ERR_INPUT, "--logit-bias: %g for token %zu is not a number from -%g to %g, or -inf",
                        bias, n, BIAS_MAX, BIAS_MAX);
-    void *v = grown(s->bias, s->n_bias, sizeof *s->bias);
-    if (!v)
+    if (!array_grow(&s->bias, s->n_bias, sizeof *s->bias))
         return err_set(e, ERR_FAILED, "out of memory");
-    s->bias = v;
     if (!b->place[n])
         b->place[n] = (uint32_t)++s->n_bias;
     s->bias[b->place[n] - 1].id = (int32_t)n;
@@ -173,11 +165,9 @@ static int read_breaker(char out[2 * BREAKER_BYTES_MAX + 1], size_t *n, const ch
 
 static int add_breaker(struct sampling *s, int32_t first, const int32_t *rest, size_t n, struct err *e)
 {
-    struct dry_breaker *v = grown((void *)s->dry_breakers, s->n_dry_breakers, sizeof *v);
-    if (!v)
+    if (!array_grow(&s->dry_breakers, s->n_dry_breakers, sizeof *s->dry_breakers))
         return err_set(e, ERR_FAILED, "out of memory");
-    s->dry_breakers = v;
-    v += s->n_dry_breakers++;
+    struct dry_breaker *v = (struct dry_breaker *)s->dry_breakers + s->n_dry_breakers++;
     *v = (struct dry_breaker){ .n = 1 + (uint32_t)MIN(n, (size_t)DRY_BREAKER_MAX - 1), .ids = { first } };
     for (uint32_t i = 1; i < v->n; i++)
         v->ids[i] = rest[i - 1];
