@@ -14,7 +14,7 @@ static inline int store_check(struct store *s, struct err *e)
     struct selection all = {0};
     if (db_check(s, "PRAGMA integrity_check(1)", e))
         return -1;
-    int rc = db_get(s, e, &bad, "SELECT count(*) FROM pragma_foreign_key_check()", "");
+    int rc = db_read(s, e, "SELECT count(*) FROM pragma_foreign_key_check()", ">i", &bad);
     if (rc == 1 && bad)
         return err_set(e, ERR_FAILED, "%s: %" PRId64 " rows belong to no job", s->shown, bad);
     if (rc < 0 || store_select(s, &all, &ids, &n, e))

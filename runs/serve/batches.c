@@ -248,7 +248,7 @@ static int cancel_jobs(struct server *sv, const char *id, struct err *e)
     size_t n;
     pthread_mutex_lock(&sv->writing);
     const bool any = store_select(sv->writer, &sel, &ids, &n, e) == 0;
-    const int rc = any ? store_cancel(sv->writer, ids, n, NULL, e) : 0;
+    const int rc = any ? store_change(sv->writer, CHANGE_CANCEL, 0, ids, n, NULL, e) : 0;
     pthread_mutex_unlock(&sv->writing);
     free(ids);
     bell_ring(&sv->bell);

@@ -45,7 +45,7 @@ struct route {
     /* takes the body in place of call.body, which has at most --max-body bytes; frees its state */
     void (*take)(struct call *c, const char *bytes, size_t n);
     void (*drop)(struct call *c);
-    int (*change)(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
+    enum change_kind change;             /* of answer_change and answer_job_priority */
     put_job_fn *put;                     /* s: a connection of its own */
     /* answers a failure with a page, under /v1/ if the request has ?page; NULL: with OpenAI's error object */
     void (*failed)(struct call *c, const char *message);

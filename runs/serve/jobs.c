@@ -161,7 +161,7 @@ static int see_page(struct call *c, const char *page, bool changed)
     return call_see(c, path);
 }
 
-/* route.change, or without it a new priority. */
+/* route.change. */
 static int change(struct call *c, int priority, struct err *e)
 {
     const char *page = call_argument(c, "page");
@@ -173,8 +173,7 @@ static int change(struct call *c, int priority, struct err *e)
     const enum job_state state = jobs.v->state;
     job_list_free(&jobs);
     pthread_mutex_lock(&c->sv->writing);
-    const int bad = c->route->change ? c->route->change(c->sv->writer, &job, 1, &changed, e)
-                                     : store_priority(c->sv->writer, &job, 1, priority, &changed, e);
+    const int bad = store_change(c->sv->writer, c->route->change, priority, &job, 1, &changed, e);
     if (!bad && changed)
         snapshot_files_delete_unused(c->sv->writer);
     pthread_mutex_unlock(&c->sv->writing);
@@ -188,7 +187,7 @@ static int change(struct call *c, int priority, struct err *e)
         return see_page(c, page, changed);
     if (!changed)
         return call_fail(c, e, MHD_HTTP_CONFLICT, "job %s is %s", c->id, job_state_name(state));
-    return c->route->change == store_remove_unless_running ? call_deleted(c, "job") : about(c, put_job, e);
+    return c->route->change == CHANGE_REMOVE_IDLE ? call_deleted(c, "job") : about(c, put_job, e);
 }
 
 int answer_change(struct call *c, struct err *e) { return change(c, 0, e); }

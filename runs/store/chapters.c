@@ -34,8 +34,8 @@ int chapters_add(struct store *s, int64_t batch, const struct job_spec *v, size_
         if (!spec_is_chapter(&v[i]))
             continue;
         int64_t after = c->after;
-        const int rc = after ? 1 : db_get(s, e, &after, "SELECT id FROM job WHERE batch = ?1 AND custom_id = "
-                                          "?2 ORDER BY sample LIMIT 1", "it", batch, c->after_id);
+        const int rc = after ? 1 : db_read(s, e, "SELECT id FROM job WHERE batch = ?1 AND custom_id = "
+                                           "?2 ORDER BY sample LIMIT 1", "it>i", batch, c->after_id, &after);
         if (rc <= 0)
             return rc ? -1 : err_set(e, ERR_INPUT, "after: there is no job \"%s\"", c->after_id);
         const bool old = is_new && !is_new[i];
@@ -213,8 +213,8 @@ static int copy_done(struct store *s, int64_t old, int64_t batch, int64_t *id, s
 {
 #define DONE_COLUMNS \
     "numerics, tokens, given, state, finish_reason, stop_reason, started, text_sha, settled"
-    int64_t done = 0;
-    if (db_get(s, e, &done, "SELECT state = 'done' FROM job WHERE id = ?1", "i", old) < 0)
+    bool done = false;
+    if (db_read(s, e, "SELECT state = 'done' FROM job WHERE id = ?1", "i>b", old, &done) < 0)
         return -1;
     if (!done)
         return err_set(e, ERR_INPUT, "job %" PRId64 " is not done, and the new book has a copy of it", old);
@@ -267,7 +267,7 @@ int book_copy(struct store *s, int64_t old, const char *name, struct new_book *b
     struct copied *v = NULL;
     size_t n = 0;
     *b = (struct new_book){0};
-    int rc = db_get(s, e, &b->batch, "SELECT id FROM batch WHERE name = ?1", "t", name);
+    int rc = db_read(s, e, "SELECT id FROM batch WHERE name = ?1", "t>i", name, &b->batch);
     if (rc)
         return rc < 0 ? -1 : err_set(e, ERR_INPUT, "the name \"%s\" is in use; --follow makes a new book",
                                      name);

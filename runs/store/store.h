@@ -16,7 +16,7 @@
  *     chapters      store_submit with .chapter; a worker's first claim: store_chapter, store_chapter_make
  *     list, show    selection_parse  store_select  store_jobs  [store_input, store_events]
  *     text, tail    store_tokens, which checks sums and chain; tail repeats it from its last token
- *     pause ...     store_select  store_pause | store_resume | store_cancel | store_remove
+ *     pause ...     store_select  store_change
  *     extend, fork  store_extend | store_fork
  *     report        store_jobs  store_metrics  store_rounds  store_spans
  *     verify        store_tokens (checks the chain), then plain passes over the tokens
@@ -215,7 +215,7 @@ struct request_submit {
 };
 /* Store n requests in one transaction. One that fails changes nothing. -1: all have failed. */
 int store_submit_requests(struct store *s, struct request_submit *const *v, size_t n, struct err *e);
-/* Cancel those of n jobs that are requests, as store_cancel; a job that store_extend has taken over is none.
+/* Cancel those of n jobs that are requests; a job that store_extend has taken over is none.
  * removes: remove them too, but not one that a waiting chapter continues. */
 int store_requests_end(struct store *s, const int64_t *ids, size_t n, bool removes, struct err *e);
 /* Cancel a request that its server can never write: `why` is its error. 1; 0: the job is no request; -1. */
@@ -367,23 +367,21 @@ int  store_model_move(struct store *s, const int64_t *ids, size_t n, const struc
 
 /* ---- changing jobs ---- */
 
-/* Change n jobs in one transaction. pause applies to queued and running jobs, resume to paused and failed
- * ones, cancel to all but done and cancelled ones, remove to all. *changed (may be NULL) counts the jobs
- * that changed; the call leaves the others as they are. Each change raises the attempt. resume also clears
- * the error and the idle attempts. remove leaves nothing of the job in the file; chapters that wait for it
- * wait for ever. After cancel and remove,
- * snapshot_files_delete_unused deletes the snapshot files. */
-int store_pause(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
-int store_resume(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
-int store_cancel(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
-/* Set the priority of jobs that are neither done nor cancelled. Their attempts go on. */
-int store_priority(struct store *s, const int64_t *ids, size_t n, int priority, size_t *changed,
-                   struct err *e);
-int store_remove(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
-/* The same, but ERR_INPUT, and nothing is removed, if a live worker is writing one of the jobs, or chapters
- * that stay wait for one. */
-int store_remove_unless_running(struct store *s, const int64_t *ids, size_t n, size_t *changed,
-                                struct err *e);
+enum change_kind {
+    CHANGE_PRIORITY,                     /* jobs neither done nor cancelled, whose attempts go on */
+    CHANGE_PAUSE,                        /* queued and running jobs */
+    CHANGE_RESUME,                       /* paused and failed jobs; also clears error and idle attempts */
+    CHANGE_CANCEL,                       /* all but done and cancelled jobs */
+    CHANGE_REMOVE,                       /* leaves nothing in the file; chapters wait for the job for ever */
+    /* the same, but ERR_INPUT, and nothing is removed, if a live worker is writing one of the jobs, or
+     * chapters that stay wait for one */
+    CHANGE_REMOVE_IDLE,
+};
+/* Change n jobs in one transaction. The call leaves jobs in other states as they are. *changed (may be NULL)
+ * counts those that changed, whose attempts are raised. priority: of CHANGE_PRIORITY. After cancel and
+ * remove, snapshot_files_delete_unused deletes the snapshot files. */
+int store_change(struct store *s, enum change_kind kind, int priority, const int64_t *ids, size_t n,
+                 size_t *changed, struct err *e);
 
 /* Text that extend or fork appends: its tokens, and as the user gave it. */
 struct given_text { int32_t *ids; size_t n; char *text; size_t bytes; };

@@ -379,20 +379,6 @@ int db_script(struct store *s, const char *sql, const char *doing, struct err *e
 
 int64_t db_changes(const struct store *s) { return sqlite3_changes(s->db); }
 
-int db_get(struct store *s, struct err *e, int64_t *out, const char *sql, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    sqlite3_stmt *q = query(s, e, &sql, fmt, &ap, true);
-    va_end(ap);
-    int rc = db_step(s, q, e);
-    if (rc == 1) {
-        *out = sqlite3_column_int64(q, 0);
-        db_reset(q);
-    }
-    return rc;
-}
-
 int db_read(struct store *s, struct err *e, const char *sql, const char *fmt, ...)
 {
     va_list ap;

@@ -74,9 +74,6 @@ int64_t db_changes(const struct store *s);           /* rows that the last db_ru
 sqlite3_stmt *db_query(struct store *s, struct err *e, const char *sql, const char *fmt, ...);
 int  db_step(struct store *s, sqlite3_stmt *q, struct err *e);   /* q NULL: -1, e stays */
 void db_reset(sqlite3_stmt *q);
-/* The first column of the first row: 1; 0: no row; -1. */
-int  db_get(struct store *s, struct err *e, int64_t *out, const char *sql, const char *fmt, ...);
-
 /* The first row: 1; 0: no row; -1. After a '>' the format has a letter for each column, whose place is an
  * argument: a letter of struct db_column, but t is char *, size_t, where SQL's NULL is "". s is char *, a
  * copy for free. h is SHA256_BYTES bytes, which stay as they are if the column has another size. */

@@ -1,7 +1,7 @@
 /* Jobs in the store: submitting, listing, and the verbs that change a job's state.
  *
  * Owns the tables batch and job, but for what a worker writes (store_work.c). Start at store_submit and
- * change_jobs. */
+ * store_change. */
 #include "runs/store/store_db.h"
 #include "src/base/output.h"
 
@@ -21,10 +21,9 @@ int store_full(struct store *s, struct err *e)
     int64_t bytes = 0;
     if (!s->o.max_bytes)
         return 0;
-    if (db_get(s, e, &bytes,
-               "SELECT (p.page_count - f.freelist_count) * z.page_size + "
-               "ifnull((SELECT sum(bytes) FROM snapshot), 0) "
-               "FROM pragma_page_count() p, pragma_freelist_count() f, pragma_page_size() z", "") < 0)
+    if (db_read(s, e, "SELECT (p.page_count - f.freelist_count) * z.page_size + "
+                "ifnull((SELECT sum(bytes) FROM snapshot), 0) FROM pragma_page_count() p, "
+                "pragma_freelist_count() f, pragma_page_size() z", ">i", &bytes) < 0)
         return -1;
     if ((uint64_t)bytes < s->o.max_bytes)
         return 0;
@@ -44,8 +43,8 @@ static int open_batch(struct store *s, struct batch *b, struct err *e)
         return 0;
     return db_run(s, e, "INSERT INTO batch (name, created) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING",
                   "tr", b->name, wall_seconds()) ||
-                   db_get(s, e, &b->id, "SELECT id FROM batch WHERE name = ?1", "t", b->name) != 1 ||
-                   db_get(s, e, &b->last_job, "SELECT coalesce(max(id), 0) FROM job", "") != 1
+                   db_read(s, e, "SELECT id FROM batch WHERE name = ?1", "t>i", b->name, &b->id) != 1 ||
+                   db_read(s, e, "SELECT coalesce(max(id), 0) FROM job", ">i", &b->last_job) != 1
                ? -1
                : 0;
 }
@@ -87,9 +86,8 @@ void job_spec_free(struct job_spec *j)
 static int check_all_new(struct store *s, const struct batch *b, const struct job_spec *j, struct err *e)
 {
     int64_t other;
-    int rc =
-        db_get(s, e, &other, "SELECT id FROM job WHERE batch = ?1 AND custom_id = ?2 AND id <= ?3 LIMIT 1",
-               "iti", b->id, j->custom_id, b->last_job);
+    const int rc = db_read(s, e, "SELECT id FROM job WHERE batch = ?1 AND custom_id = ?2 AND id <= ?3 "
+                           "LIMIT 1", "iti>i", b->id, j->custom_id, b->last_job, &other);
     if (rc != 1)
         return rc;
     return err_set(e, ERR_INPUT,
@@ -128,10 +126,8 @@ static int check_name(struct store *s, const struct batch *b, bool alone, bool r
                       struct err *e)
 {
     int64_t other;
-    int rc = db_get(s, e, &other,
-                    "SELECT id FROM job WHERE batch = ?1 AND (?2 OR custom_id IS NULL) AND id <> ?3 "
-                    "ORDER BY line IS NULL, id LIMIT 1",
-                    "idi", b->id, (int)alone, job);
+    int rc = db_read(s, e, "SELECT id FROM job WHERE batch = ?1 AND (?2 OR custom_id IS NULL) AND id <> ?3 "
+                     "ORDER BY line IS NULL, id LIMIT 1", "idi>i", b->id, (int)alone, job, &other);
     if (rc != 1)
         return rc;
     if (!replace)
@@ -140,8 +136,8 @@ static int check_name(struct store *s, const struct batch *b, bool alone, bool r
                        "with it, and --replace gives the name to another text (that of job %" PRId64
                        " stays under its number)",
                        b->name, other, b->name, other);
-    rc = db_get(s, e, &other, "SELECT count(*) FROM job WHERE batch = ?1 AND (line IS NOT NULL OR "
-                "custom_id GLOB '*[^0-9]*')", "i", b->id);
+    rc = db_read(s, e, "SELECT count(*) FROM job WHERE batch = ?1 AND (line IS NOT NULL OR "
+                 "custom_id GLOB '*[^0-9]*')", "i>i", b->id, &other);
     if (rc == 1 && other)
         return err_set(e, ERR_INPUT,
                        "--replace: @%s is a batch of %" PRId64 " %s, whose custom_ids need the name", b->name,
@@ -157,11 +153,11 @@ static int check_name(struct store *s, const struct batch *b, bool alone, bool r
 int job_rename(struct store *s, int64_t job, const char *name, bool replace, struct err *e)
 {
     struct batch b = { .name = name };
-    int64_t of_batch;
+    bool of_batch;
     if (!name)
         return 0;
     if (batch_name_check("--name", name, e) || open_batch(s, &b, e) ||
-        db_get(s, e, &of_batch, "SELECT custom_id IS NOT NULL FROM job WHERE id = ?1", "i", job) < 0)
+        db_read(s, e, "SELECT custom_id IS NOT NULL FROM job WHERE id = ?1", "i>b", job, &of_batch) < 0)
         return -1;
     if (of_batch)
         return err_set(e, ERR_INPUT, "--name: job %" PRId64 " has a custom_id of a batch, and keeps it", job);
@@ -468,99 +464,61 @@ static int refuse_running(struct store *s, const int64_t *ids, size_t n, struct 
                    plural(running, "it", "them"));
 }
 
-/* Run `sql` on each job ?1, at the time ?2. It changes only jobs in the right state. `event` names what
- * happened; NULL: the job no longer exists. A part of the caller's transaction. */
-static int change_each(struct store *s, const char *sql, const char *event, const int64_t *ids, size_t n,
+#define CANCEL \
+    "UPDATE job SET state = 'cancelled', attempt = attempt + 1, worker = NULL, rate = 0, updated = ?2, " \
+    "ended = ?2 WHERE id = ?1 AND state NOT IN ('done', 'cancelled')"
+
+/* Each changes the job ?1, at the time ?2, if it is in the right state; ?3: its new priority. `event` names
+ * what happened; NULL: the job no longer exists. */
+static const struct change { const char *sql, *event; } changes[] = {
+    [CHANGE_PRIORITY] = { "UPDATE job SET priority = ?3 WHERE id = ?1 AND state NOT IN ('done', 'cancelled')",
+                          "priority" },
+    [CHANGE_PAUSE] = { "UPDATE job SET state = 'paused', attempt = attempt + 1, worker = NULL, rate = 0, "
+                       "updated = ?2 WHERE id = ?1 AND state IN ('queued', 'running')", "paused" },
+    [CHANGE_RESUME] = { "UPDATE job SET state = 'queued', attempt = attempt + 1, idle = 0, error = NULL, "
+                        "ended = NULL, updated = ?2 WHERE id = ?1 AND state IN ('paused', 'failed')",
+                        "resumed" },
+    [CHANGE_CANCEL] = { CANCEL, "cancelled" },
+    [CHANGE_REMOVE] = { "DELETE FROM job WHERE id = ?1", NULL },
+    [CHANGE_REMOVE_IDLE] = { "DELETE FROM job WHERE id = ?1", NULL },
+};
+
+/* A part of the caller's transaction. */
+static int change_each(struct store *s, const struct change *c, int priority, const int64_t *ids, size_t n,
                        size_t *changed, struct err *e)
 {
+    char text[16] = "";
     int rc = 0;
+    if (c == &changes[CHANGE_PRIORITY])
+        snprintf(text, sizeof text, "%d", priority);
     for (size_t i = 0; i < n && rc == 0; i++) {
-        rc = db_run(s, e, sql, "ir", ids[i], wall_seconds());
+        rc = db_run(s, e, c->sql, "ird", ids[i], wall_seconds(), priority);
         if (rc || db_changes(s) == 0)
             continue;
         ++*changed;
-        if (!event)
-            continue;
-        if (strcmp(event, "cancelled") == 0)
+        if (c->event && strcmp(c->event, "cancelled") == 0)
             rc = db_run(s, e, "DELETE FROM snapshot WHERE job = ?1", "i", ids[i]);
-        rc = rc ? rc : event_add(s, e, ids[i], ATTEMPT_NOW, event, "%s", "");
+        rc = rc || !c->event ? rc : event_add(s, e, ids[i], ATTEMPT_NOW, c->event, "%s", text);
     }
-    if (rc == 0 && !event)
-        rc = db_run(
-            s, e, "DELETE FROM batch WHERE NOT EXISTS (SELECT 1 FROM job WHERE job.batch = batch.id)", "");
-    return rc;
+    return rc || c->event ? rc : db_run(s, e, "DELETE FROM batch WHERE NOT EXISTS (SELECT 1 FROM job WHERE "
+                                        "job.batch = batch.id)", "");
 }
 
-static int change_jobs(struct store *s, const char *sql, const char *event, const int64_t *ids, size_t n,
-                       size_t *changed, bool unless_running, struct err *e)
+int requests_cancel(struct store *s, const int64_t *ids, size_t n, struct err *e)
+{
+    static const struct change c = { CANCEL " AND id IN (SELECT job FROM request)", "cancelled" };
+    return change_each(s, &c, 0, ids, n, &(size_t){ 0 }, e);
+}
+
+int store_change(struct store *s, enum change_kind kind, int priority, const int64_t *ids, size_t n,
+                 size_t *changed, struct err *e)
 {
     size_t ignored;
     changed = changed ? changed : &ignored;
     *changed = 0;
     if (db_begin(s, e))
         return -1;
-    int rc = unless_running && (refuse_running(s, ids, n, e) || chapters_refuse(s, ids, n, e)) ? -1 : 0;
-    rc = rc ? rc : change_each(s, sql, event, ids, n, changed, e);
-    return db_end(s, rc, e);
-}
-
-int store_pause(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e)
-{
-    return change_jobs(s,
-                       "UPDATE job SET state = 'paused', attempt = attempt + 1, worker = NULL, rate = 0, "
-                       "updated = ?2 WHERE id = ?1 AND state IN ('queued', 'running')",
-                       "paused", ids, n, changed, false, e);
-}
-
-int store_resume(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e)
-{
-    return change_jobs(s,
-                       "UPDATE job SET state = 'queued', attempt = attempt + 1, idle = 0, error = NULL, "
-                       "ended = NULL, updated = ?2 WHERE id = ?1 AND state IN ('paused', 'failed')",
-                       "resumed", ids, n, changed, false, e);
-}
-
-#define CANCEL \
-    "UPDATE job SET state = 'cancelled', attempt = attempt + 1, worker = NULL, rate = 0, updated = ?2, " \
-    "ended = ?2 WHERE id = ?1 AND state NOT IN ('done', 'cancelled')"
-
-int store_cancel(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e)
-{
-    return change_jobs(s, CANCEL, "cancelled", ids, n, changed, false, e);
-}
-
-int requests_cancel(struct store *s, const int64_t *ids, size_t n, struct err *e)
-{
-    size_t ignored = 0;
-    return change_each(s, CANCEL " AND id IN (SELECT job FROM request)", "cancelled", ids, n, &ignored, e);
-}
-
-int store_priority(struct store *s, const int64_t *ids, size_t n, int priority, size_t *changed,
-                   struct err *e)
-{
-    int rc = 0;
-    *changed = 0;
-    if (db_begin(s, e))
-        return -1;
-    for (size_t i = 0; i < n && rc == 0; i++) {
-        rc = db_run(s, e, "UPDATE job SET priority = ?2 WHERE id = ?1 AND state NOT IN ('done', 'cancelled')",
-                    "id", ids[i], priority);
-        if (rc || db_changes(s) == 0)
-            continue;
-        ++*changed;
-        rc = event_add(s, e, ids[i], ATTEMPT_NOW, "priority", "%d", priority);
-    }
-    return db_end(s, rc, e);
-}
-
-static const char remove_job[] = "DELETE FROM job WHERE id = ?1 AND ?2 > 0";
-
-int store_remove(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e)
-{
-    return change_jobs(s, remove_job, NULL, ids, n, changed, false, e);
-}
-
-int store_remove_unless_running(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e)
-{
-    return change_jobs(s, remove_job, NULL, ids, n, changed, true, e);
+    int rc = kind == CHANGE_REMOVE_IDLE && (refuse_running(s, ids, n, e) || chapters_refuse(s, ids, n, e))
+                 ? -1 : 0;
+    return db_end(s, rc ? rc : change_each(s, &changes[kind], priority, ids, n, changed, e), e);
 }

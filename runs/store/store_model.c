@@ -39,7 +39,7 @@ int store_model_put(struct store *s, const char *fingerprint, const struct model
     int64_t id;
     sha256_of(sha, m->tokenizer, m->n_tokenizer);
     char *eos = eos_text(m->eos, m->n_eos);
-    int rc = eos ? db_get(s, e, &id, "SELECT id FROM tokenizer WHERE sha = ?1", "h", sha)
+    int rc = eos ? db_read(s, e, "SELECT id FROM tokenizer WHERE sha = ?1", "h>i", sha, &id)
                  : err_set(e, ERR_FAILED, "out of memory for a model");
     if (rc == 0)                         /* before the transaction: a large tokenizer takes a second */
         rc = zlib_pack(&packed, &size, m->tokenizer, m->n_tokenizer, false) == 0 ? 0 :

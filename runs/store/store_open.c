@@ -218,7 +218,7 @@ int store_migrate(struct store *s, const char *const *steps, int have, int want,
     static const char doing[] = "bringing the tables up to date";
     char text[128];
     int64_t now = 0;
-    if (db_begin(s, e) || db_get(s, e, &now, "PRAGMA user_version", "") < 0)
+    if (db_begin(s, e) || db_read(s, e, "PRAGMA user_version", ">i", &now) < 0)
         return db_rollback(s);
     if (now != have)                     /* another process was faster */
         return db_rollback(s), 0;

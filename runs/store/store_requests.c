@@ -13,8 +13,8 @@ static int find_key(struct store *s, const struct request_spec *r, size_t n, int
 {
     int64_t *v = NULL, other;
     size_t found = 0;
-    if (db_get(s, e, &other, "SELECT count(*) FROM request WHERE key = ?1 AND chat = ?2 AND sha <> ?3", "bdh",
-               r->key, strlen(r->key), r->chat, r->sha) < 0)
+    if (db_read(s, e, "SELECT count(*) FROM request WHERE key = ?1 AND chat = ?2 AND sha <> ?3",
+                "bdh>i", r->key, strlen(r->key), r->chat, r->sha, &other) < 0)
         return -1;
     if (other) {
         err_set(e, ERR_INPUT, "the Idempotency-Key is that of an earlier request with another body");
@@ -131,7 +131,7 @@ int store_requests_forget(struct store *s, double keep, size_t *removed, struct 
     const double before = wall_seconds() - keep;
     int64_t one;
     *removed = 0;
-    int rc = db_get(s, e, &one, OVER " LIMIT 1", "r", before);           /* without the lock of a writer */
+    int rc = db_read(s, e, OVER " LIMIT 1", "r>i", before, &one);     /* without the lock of a writer */
     if (rc != 1)
         return rc;
     rc = db_begin(s, e) || db_run(s, e, "DELETE FROM job WHERE id IN (" OVER ")", "r", before) ? -1 : 0;

@@ -259,7 +259,8 @@ static int settle_parts(struct store *s, int64_t job, size_t keep, const char *p
 static int check_has_prompt(struct store *s, int64_t job, struct err *e)
 {
     int64_t after;
-    const int rc = db_get(s, e, &after, "SELECT after FROM chapter WHERE job = ?1 AND sha IS NULL", "i", job);
+    const int rc = db_read(s, e, "SELECT after FROM chapter WHERE job = ?1 AND sha IS NULL", "i>i", job,
+                           &after);
     return rc == 1 ? err_set(e, ERR_INPUT, "job %" PRId64 " has no prompt yet: it continues job %" PRId64,
                              job, after)
                    : rc;
@@ -270,10 +271,10 @@ int store_extend(struct store *s, int64_t job, const struct edit_spec *x, struct
     const size_t keep = x->at;
     int32_t *ids = NULL;
     struct text_end end = {0};
-    int64_t busy = 0;
+    bool busy = false;
     int rc = db_begin(s, e) || store_full(s, e) || chunks_read(s, job, &ids, &end, e) ||
-             db_get(s, e, &busy, "SELECT state IN ('queued', 'running') FROM job WHERE id = ?1", "i", job) < 0
-                 ? -1 : 0;
+             db_read(s, e, "SELECT state IN ('queued', 'running') FROM job WHERE id = ?1", "i>b", job,
+                     &busy) < 0 ? -1 : 0;
     if (rc == 0 && busy)
         rc = err_set(e, ERR_INPUT,
                      "job %" PRId64 " is queued or running; pause it or let it end before it is extended",
@@ -364,20 +365,18 @@ int store_fork(struct store *s, int64_t job, const struct edit_spec *f, int64_t 
 /* 1: the job can be redone; 0: it is in another state, or was redone; -1. */
 static int can_redo(struct store *s, int64_t job, struct err *e)
 {
-    int64_t yes = 0, changed = 0;
-    if (db_get(s, e, &yes,
-               "SELECT state IN ('done', 'failed', 'cancelled') AND NOT EXISTS (SELECT 1 FROM event v "
-               "WHERE v.job = j.id AND v.kind = 'redone') FROM job j WHERE j.id = ?1", "i", job) < 0 ||
-        db_get(s, e, &changed,
-               "SELECT EXISTS (SELECT 1 FROM span s WHERE job = ?1 AND NOT (start = 0 AND n = (SELECT given "
-               "FROM chapter c WHERE c.job = s.job))) OR EXISTS (SELECT 1 FROM part "
-               "WHERE job = ?1)", "i", job) < 0)
+    bool yes = false, changed = false;
+    if (db_read(s, e, "SELECT state IN ('done', 'failed', 'cancelled') AND NOT EXISTS (SELECT 1 FROM event "
+                "v WHERE v.job = j.id AND v.kind = 'redone'), EXISTS (SELECT 1 FROM span s WHERE job = ?1 "
+                "AND NOT (start = 0 AND n = (SELECT given FROM chapter c WHERE c.job = s.job))) OR EXISTS "
+                "(SELECT 1 FROM part WHERE job = ?1) FROM job j WHERE j.id = ?1", "i>bb", job, &yes,
+                &changed) < 0)
         return -1;
     if (yes && changed)
         return err_set(e, ERR_INPUT,
                        "job %" PRId64 " goes on with given text or other parameters; longhand fork --at "
                        "writes another version of it", job);
-    return yes != 0;
+    return yes;
 }
 
 /* Jobs with one seed and one prompt have different sample numbers, so that their texts differ. A single job
@@ -441,18 +440,16 @@ int store_mark_shared(struct store *s, struct job_list *l, struct err *e)
         return rc;
     for (size_t i = 0; i < l->n && rc >= 0; i++) {
         struct job *j = &l->v[i];
-        int64_t shared = 0;
+        j->shared = false;
         if (j->tokens)
-            rc = db_get(s, e, &shared,
-                        "WITH RECURSIVE windows(start) AS ("
-                        "  SELECT min(start) FROM metric WHERE job = ?1 AND start >= ?2"
-                        "  UNION ALL"
-                        "  SELECT (SELECT min(start) FROM metric WHERE job = ?1 AND start > windows.start)"
-                        "  FROM windows WHERE start IS NOT NULL) "
-                        "SELECT EXISTS (SELECT 1 FROM windows CROSS JOIN metric USING (start) "
-                        "WHERE job = ?1 AND source = '' AND name = 'jobs' AND idx > 1)",
-                        "ii", j->id, (int64_t)(j->parent_at - j->parent_at % METRIC_WINDOW));
-        j->shared = shared;
+            rc = db_read(s, e, "WITH RECURSIVE windows(start) AS ("
+                         "  SELECT min(start) FROM metric WHERE job = ?1 AND start >= ?2"
+                         "  UNION ALL"
+                         "  SELECT (SELECT min(start) FROM metric WHERE job = ?1 AND start > windows.start)"
+                         "  FROM windows WHERE start IS NOT NULL) "
+                         "SELECT EXISTS (SELECT 1 FROM windows CROSS JOIN metric USING (start) "
+                         "WHERE job = ?1 AND source = '' AND name = 'jobs' AND idx > 1)", "iz>b", j->id,
+                         j->parent_at - j->parent_at % METRIC_WINDOW, &j->shared);
     }
     return db_end(s, MIN(rc, 0), e);
 }

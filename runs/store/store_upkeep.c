@@ -184,7 +184,7 @@ static int examine_file(struct store *s, store_finding *found, void *ctx, struct
             found(ctx, line);
         }
     }
-    if (rc || db_get(s, e, &bad, "SELECT count(*) FROM pragma_foreign_key_check()", "") < 0)
+    if (rc || db_read(s, e, "SELECT count(*) FROM pragma_foreign_key_check()", ">i", &bad) < 0)
         return -1;
     if (bad) {
         snprintf(line, sizeof line, "%" PRId64 " rows belong to no job", bad);

@@ -576,10 +576,7 @@ int store_snapshot_list(struct store *s, int64_t job, struct snapshot_row row[ST
 
 int store_snapshot_wanted(struct store *s, int64_t job, int64_t attempt, const char *name, struct err *e)
 {
-    int64_t wanted = 0;
-    int rc = db_get(s, e, &wanted,
-                    "SELECT EXISTS (SELECT 1 FROM snapshot WHERE job = ?1 AND path = ?3) OR "
-                    "EXISTS (SELECT 1 FROM job WHERE id = ?1 AND attempt = ?2 AND state = 'running')",
-                    "iit", job, attempt, name);
-    return rc < 0 ? -1 : (int)wanted;
+    return db_read(s, e, "SELECT 1 WHERE EXISTS (SELECT 1 FROM snapshot WHERE job = ?1 AND path = ?3) OR "
+                   "EXISTS (SELECT 1 FROM job WHERE id = ?1 AND attempt = ?2 AND state = 'running')", "iit",
+                   job, attempt, name);
 }

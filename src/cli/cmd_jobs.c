@@ -85,13 +85,11 @@ static int keep_older(const struct options *o, int64_t *ids, struct job_list *jo
     return 0;
 }
 
-static const struct change { uint64_t verb; const char *done, *needed;
-    int (*change)(struct store *, const int64_t *, size_t, size_t *, struct err *);
-} changes[] = {
-    { VERB_PAUSE, "paused", "queued or running", store_pause },
-    { VERB_RESUME, "queued again", "paused or failed", store_resume },
-    { VERB_CANCEL, "cancelled", "queued, running, paused or failed", store_cancel },
-    { VERB_REMOVE, "removed", "in the store", store_remove_unless_running },
+static const struct change { uint64_t verb; const char *done, *needed; enum change_kind kind; } changes[] = {
+    { VERB_PAUSE, "paused", "queued or running", CHANGE_PAUSE },
+    { VERB_RESUME, "queued again", "paused or failed", CHANGE_RESUME },
+    { VERB_CANCEL, "cancelled", "queued, running, paused or failed", CHANGE_CANCEL },
+    { VERB_REMOVE, "removed", "in the store", CHANGE_REMOVE_IDLE },
 };
 
 /* Makes the change. *n: the jobs that it changed. */
@@ -106,7 +104,7 @@ static int make_change(const struct change *v, const struct options *o, struct s
     if (rc == 0 && model.given)
         rc = store_model_move(p->store, p->ids, p->jobs.n, &model.place, e);
     if (rc == 0 && p->jobs.n) {
-        rc = (o->force ? store_remove : v->change)(p->store, p->ids, p->jobs.n, n, e);
+        rc = store_change(p->store, o->force ? CHANGE_REMOVE : v->kind, 0, p->ids, p->jobs.n, n, e);
         if (rc && e->code == ERR_INPUT && removes)
             strncat(e->msg, ", or --force removes all of them", sizeof e->msg - strlen(e->msg) - 1);
     }
@@ -145,7 +143,7 @@ int cmd_change(const struct options *o, struct err *e)
 static int set_priority(const struct options *o, struct store_part *p, struct err *e)
 {
     size_t changed = 0;
-    if (store_priority(p->store, p->ids, p->jobs.n, (int)o->priority, &changed, e))
+    if (store_change(p->store, CHANGE_PRIORITY, (int)o->priority, p->ids, p->jobs.n, &changed, e))
         return -1;
     if (!changed && p->jobs.n == 1)
         return err_set(e, ERR_INPUT, "job %" PRId64 " is %s, and its priority means nothing", p->jobs.v[0].id,

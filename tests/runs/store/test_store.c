@@ -80,12 +80,13 @@ static void a_batch_name_makes_submitting_idempotent(void)
     CHECK(rig_sql("SELECT count(*) FROM job") == 6 && rig_sql("SELECT count(*) FROM batch") == 2,
           "nothing of a refused batch stays");
     CHECK(store_submit(s, "no/slash", v, 1, again, is_new, &bad, &e) == -1 && e.code == ERR_INPUT);
-    CHECK(store_remove(s, ids, 2, NULL, &e) == 0);
+    CHECK(store_change(s, CHANGE_REMOVE, 0, ids, 2, NULL, &e) == 0);
     CHECK(rig_sql("SELECT count(*) FROM batch") == 2);
-    CHECK(store_remove(s, (int64_t[]){ 3 }, 1, NULL, &e) == 0 && rig_sql("SELECT count(*) FROM batch") == 1,
+    CHECK(store_change(s, CHANGE_REMOVE, 0, (int64_t[]){ 3 }, 1, NULL, &e) == 0 &&
+              rig_sql("SELECT count(*) FROM batch") == 1,
           "a batch goes with its last job");
     int64_t last = rig_submit(s, 5);
-    CHECK(store_remove(s, &last, 1, NULL, &e) == 0 && rig_submit(s, 5) == last + 1,
+    CHECK(store_change(s, CHANGE_REMOVE, 0, &last, 1, NULL, &e) == 0 && rig_submit(s, 5) == last + 1,
           "a number is never used again");
     store_close(s);
 }
@@ -122,7 +123,7 @@ static void selections_select_the_named_jobs(void)
     v[0].custom_id = "x";
     v[1].custom_id = "y/z";
     CHECK(store_submit(s, "no vel", v, 2, ids, NULL, NULL, &e) == 0);
-    CHECK(store_pause(s, (int64_t[]){ 2, 7 }, 2, NULL, &e) == 0);
+    CHECK(store_change(s, CHANGE_PAUSE, 0, (int64_t[]){ 2, 7 }, 2, NULL, &e) == 0);
 #define SEL(...) (const char *const[]){ __VA_ARGS__ }
     const struct {
         const char *const *words;
@@ -179,19 +180,19 @@ static void verbs_change_only_jobs_in_the_right_state(void)
         .finish_reason = "length" }, &e) == 0);
     CHECK(rig_claim(s, w, 4, &c) == 1 && rig_commit(s, &c, 7, &(struct job_end){ .state = JOB_FAILED,
         .error = "x" }, &e) == 0);
-    CHECK(store_cancel(s, (int64_t[]){ 5 }, 1, &changed, &e) == 0 && changed == 1);
+    CHECK(store_change(s, CHANGE_CANCEL, 0, (int64_t[]){ 5 }, 1, &changed, &e) == 0 && changed == 1);
     /* 1 queued, 2 running, 3 done, 4 failed, 5 cancelled, 6 queued */
     struct store_counts n;
     CHECK(store_counts(s, NULL, &n, &e) == 0 && n.jobs[JOB_QUEUED] == 2 && n.jobs[JOB_RUNNING] == 1 &&
           n.jobs[JOB_DONE] == 1 && n.jobs[JOB_FAILED] == 1 && n.jobs[JOB_CANCELLED] == 1);
     CHECK(n.tokens == 5 && n.wanted == 400 && n.open_tokens == 300, "%zu %zu %zu", n.tokens, n.wanted,
           n.open_tokens);
-    CHECK(store_pause(s, all, 6, &changed, &e) == 0 && changed == 3);
-    CHECK(store_resume(s, all, 6, &changed, &e) == 0 && changed == 4);
-    CHECK(store_cancel(s, all, 6, &changed, &e) == 0 && changed == 4);
+    CHECK(store_change(s, CHANGE_PAUSE, 0, all, 6, &changed, &e) == 0 && changed == 3);
+    CHECK(store_change(s, CHANGE_RESUME, 0, all, 6, &changed, &e) == 0 && changed == 4);
+    CHECK(store_change(s, CHANGE_CANCEL, 0, all, 6, &changed, &e) == 0 && changed == 4);
     CHECK(rig_state(s, 3) == JOB_DONE && rig_text_is(s, 3, 5) && rig_text_is(s, 4, 7), "texts stay readable");
-    CHECK(store_remove(s, all, 6, &changed, &e) == 0 && changed == 6);
-    CHECK(store_remove(s, all, 6, &changed, &e) == 0 && changed == 0);
+    CHECK(store_change(s, CHANGE_REMOVE, 0, all, 6, &changed, &e) == 0 && changed == 6);
+    CHECK(store_change(s, CHANGE_REMOVE, 0, all, 6, &changed, &e) == 0 && changed == 0);
     CHECK(rig_sql("SELECT (SELECT count(*) FROM input) + (SELECT count(*) FROM chunk) + (SELECT count(*) "
                   "FROM event) + (SELECT count(*) FROM metric)") == 0);
     store_close(s);
@@ -212,7 +213,7 @@ static void removed_jobs_leave_nothing_in_the_file(void)
     CHECK(store_submit(s, NULL, &j, 1, &id, NULL, NULL, &e) == 0);
     CHECK(file_read(&data, &n, rig_path, 1 << 24, &e) == 0 && memmem(data, n, secret, sizeof secret - 1));
     free(data);
-    CHECK(store_remove(s, &id, 1, NULL, &e) == 0);
+    CHECK(store_change(s, CHANGE_REMOVE, 0, &id, 1, NULL, &e) == 0);
     CHECK(file_read(&data, &n, rig_path, 1 << 24, &e) == 0 && !memmem(data, n, secret, sizeof secret - 1));
     free(data);
     store_close(s);
@@ -404,19 +405,19 @@ static void texts_are_extended_and_forked(void)
     job_input_free(&in);
     /* a fork takes along the parts before its place */
     CHECK(parts_are(s, fork1, "3001={} ") && parts_are(s, fork2, "3001={} ") && parts_are(s, 4, ""));
-    CHECK(store_pause(s, &job, 1, NULL, &e) == 0 &&
+    CHECK(store_change(s, CHANGE_PAUSE, 0, &job, 1, NULL, &e) == 0 &&
               extend(s, job, 1000, 1000, NULL, &e) == 0 &&
               rig_text_is(s, job, 1000),
           "%s", e.msg);
     /* new parameters begin a part; without them the last part's hold on, also if the text is cut before it */
-    CHECK(store_pause(s, &job, 1, NULL, &e) == 0 &&
+    CHECK(store_change(s, CHANGE_PAUSE, 0, &job, 1, NULL, &e) == 0 &&
               extend(s, job, 900, 1000, "[1]", &e) == 0 && parts_are(s, job, "900=[1] ") &&
-              store_pause(s, &job, 1, NULL, &e) == 0 &&
+              store_change(s, CHANGE_PAUSE, 0, &job, 1, NULL, &e) == 0 &&
               extend(s, job, 800, 1000, NULL, &e) == 0 && parts_are(s, job, "800=[1] ") &&
-              store_pause(s, &job, 1, NULL, &e) == 0 &&
+              store_change(s, CHANGE_PAUSE, 0, &job, 1, NULL, &e) == 0 &&
               extend(s, job, 700, 1000, "[2]", &e) == 0 && parts_are(s, job, "700=[2] "),
           "%s", e.msg);
-    CHECK(store_pause(s, &job, 1, NULL, &e) == 0 && extend(s, job, 0, 10, NULL, &e) == 0 &&
+    CHECK(store_change(s, CHANGE_PAUSE, 0, &job, 1, NULL, &e) == 0 && extend(s, job, 0, 10, NULL, &e) == 0 &&
               rig_text_is(s, job, 0),
           "%s", e.msg);
     CHECK(store_check(s, &e) == 0, "%s", e.msg);

@@ -97,7 +97,7 @@ static void a_job_without_progress_fails(void)
           "%s", l.v[0].error);
     job_list_free(&l);
     size_t changed;
-    CHECK(store_resume(s, &job, 1, &changed, &e) == 0 && changed == 1);
+    CHECK(store_change(s, CHANGE_RESUME, 0, &job, 1, &changed, &e) == 0 && changed == 1);
     /* a release without a token is no failed attempt; a token resets the count */
     for (int i = 0; i < 8; i++) {
         CHECK(rig_claim(s, w, 0, &c) == 1, "%d", i);
@@ -128,7 +128,7 @@ static void a_job_can_be_claimed_by_number_or_the_error_says_why_not(void)
     rig_new();
     struct store *s = rig_open(STORE_CREATE);
     int64_t job = rig_submit(s, 100), w = rig_worker(s), w2 = rig_worker(s);
-    CHECK(store_pause(s, &job, 1, NULL, &e) == 0);
+    CHECK(store_change(s, CHANGE_PAUSE, 0, &job, 1, NULL, &e) == 0);
     CHECK(store_claim(s, &(struct claim_request){ .worker = w }, &c, &e) == 0, "a paused job is in no queue");
     CHECK(rig_claim(s, w, job, &c) == 1 && c.was == JOB_PAUSED);
     CHECK(store_claim(s, &(struct claim_request){ .worker = w2, .job = job }, &d, &e) == -1 && strstr(e.msg,
@@ -341,13 +341,15 @@ static void a_stale_worker_never_writes(void)
         int64_t job = rig_submit(s, 5000);
         CHECK(rig_claim(s, w, job, &c) == 1);
         CHECK(rig_commit(s, &c, 1500, NULL, &e) == 0, "%s", e.msg);
-        if (what[0] == 'p') CHECK(store_pause(s, &job, 1, NULL, &e) == 0);
-        if (what[0] == 'c') CHECK(store_cancel(s, &job, 1, NULL, &e) == 0);
-        if (what[0] == 'r') CHECK(store_remove(s, &job, 1, NULL, &e) == 0);
+        if (what[0] == 'p') CHECK(store_change(s, CHANGE_PAUSE, 0, &job, 1, NULL, &e) == 0);
+        if (what[0] == 'c') CHECK(store_change(s, CHANGE_CANCEL, 0, &job, 1, NULL, &e) == 0);
+        if (what[0] == 'r') CHECK(store_change(s, CHANGE_REMOVE, 0, &job, 1, NULL, &e) == 0);
         if (what[0] == 'a')
-            CHECK(store_pause(s, &job, 1, NULL, &e) == 0 && store_resume(s, &job, 1, NULL, &e) == 0);
+            CHECK(store_change(s, CHANGE_PAUSE, 0, &job, 1, NULL, &e) == 0 &&
+                  store_change(s, CHANGE_RESUME, 0, &job, 1, NULL, &e) == 0);
         if (what[0] == 'o')
-            CHECK(store_pause(s, &job, 1, NULL, &e) == 0 && rig_claim(s, w, job, &other) == 1);
+            CHECK(store_change(s, CHANGE_PAUSE, 0, &job, 1, NULL, &e) == 0 &&
+                  rig_claim(s, w, job, &other) == 1);
         other = c;
         if (what[0] == 'd') CHECK(rig_commit(s, &other, 10, &(struct job_end){ .state = JOB_DONE,
             .finish_reason = "stop" }, &e) == 0);
@@ -396,7 +398,7 @@ static void a_lost_part_does_not_hold_up_the_others(void)
              " BEGIN SELECT raise(ABORT, 'damaged'); END",
              job[2]);
     rig_sql(damage);
-    CHECK(store_pause(s, &job[1], 1, NULL, &e) == 0);
+    CHECK(store_change(s, CHANGE_PAUSE, 0, &job[1], 1, NULL, &e) == 0);
     CHECK(store_commit_all(s, part, JOBS, &e) == 0, "%s", e.msg);
     for (size_t i = 0; i < JOBS; i++) {
         CHECK(part[i].rc == want[i], "job %zu: %d: %s", i, part[i].rc, part[i].err.msg);

@@ -78,7 +78,7 @@ static int life(struct store **s, struct acked *a, struct err *e)
         return -1;
     a->tokens = 700;
     a->done = true;
-    if (store_remove(*s, &ids[0], 1, NULL, e))
+    if (store_change(*s, CHANGE_REMOVE, 0, &ids[0], 1, NULL, e))
         return -1;
     a->removed = true;
     if (store_extend(*s, 1, &(struct edit_spec){ .at = 700, .wanted = 900, .paused = true,
@@ -180,7 +180,8 @@ static void the_file_survives_any_failed_write(void)
             if (s && rc && way < 5) {    /* this connection must write no more */
                 int64_t before = vfs.n;
                 struct err again = {0};
-                CHECK(store_pause(s, (int64_t[]){ 1 }, 1, NULL, &again) == -1 && strstr(again.msg,
+                CHECK(store_change(s, CHANGE_PAUSE, 0, (int64_t[]){ 1 }, 1, NULL, &again) == -1 &&
+                      strstr(again.msg,
                     "nothing more is written"), "%s %" PRId64 ": %s", ways[way], n, again.msg);
                 CHECK(vfs.n == before);
                 refusals++;

@@ -232,7 +232,7 @@ static void notes_are_committed_in_order_and_block_nothing(void)
         checkpoint_note(c, "notice", text);
     CHECK(checkpoint_flush(c, &e) == 0 && rig_sql("SELECT count(*) FROM event WHERE kind = 'notice'") > 20,
           "too many are left out");
-    CHECK(store_pause(s, &job, 1, NULL, &e) == 0);
+    CHECK(store_change(s, CHANGE_PAUSE, 0, &job, 1, NULL, &e) == 0);
     checkpoint_note(c, "notice", "of a job that is lost");
     CHECK(put_tokens(c, job, 1, 1, &e) >= 0 && checkpoint_flush(c, &e) == 1 &&
           rig_sql("SELECT count(*) FROM event WHERE text LIKE 'of a job%'") == 0);
@@ -250,7 +250,7 @@ static void a_lost_job_is_reported_and_not_written(void)
     CHECK(rig_claim(s, rig_worker(s), 0, &claim) == 1);
     struct checkpoint *c = opened(s, &claim, 0.01, false);
     CHECK(put_tokens(c, job, 0, 10, &e) == 0 && checkpoint_flush(c, &e) == 0);
-    CHECK(store_pause(s, &job, 1, NULL, &e) == 0);
+    CHECK(store_change(s, CHANGE_PAUSE, 0, &job, 1, NULL, &e) == 0);
     int rc = 0;
     size_t n = 10;
     for (double t = clock_seconds(); rc == 0 && clock_seconds() - t < 30 && n < 990; n++) {
@@ -362,7 +362,7 @@ static void the_heartbeat_beats_and_detects_a_lost_job(void)
     double all = clock_seconds() - t;
     CHECK(beats >= 3 && (double)beats <= all / 0.1 + 1, "%" PRId64 " in %.2f s", beats, all);
     CHECK(!heartbeat_lost(h, place));
-    CHECK(store_pause(s, &job, 1, NULL, &e) == 0);
+    CHECK(store_change(s, CHANGE_PAUSE, 0, &job, 1, NULL, &e) == 0);
     t = clock_seconds();
     while (!heartbeat_lost(h, place) && clock_seconds() - t < 30)
         sleep_ms(5);

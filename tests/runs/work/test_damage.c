@@ -252,7 +252,7 @@ static void damaged_jobs_fail_alone(void)
         restore_store();
         if (strcmp(cases[i].sql, "!token") == 0) {
             struct store *s = rig_open(STORE_WRITE);
-            CHECK(store_pause(s, (int64_t[]){ 1 }, 1, NULL, &e) == 0 &&
+            CHECK(store_change(s, CHANGE_PAUSE, 0, (int64_t[]){ 1 }, 1, NULL, &e) == 0 &&
                   store_extend(s, 1, &(struct edit_spec){ .at = 100, .wanted = 200,
                       .add = { .ids = (int32_t[]){ 5000 }, .n = 1, .text = "x",
                                                    .bytes = 1 } }, &e) == 0, "%s", e.msg);
@@ -266,7 +266,8 @@ static void damaged_jobs_fail_alone(void)
             struct job_spec j = { .parameters = in.parameters, .model = l.v[0].model, .prompt = "x",
                                   .prompt_bytes = 1, .prompt_ids = (int32_t[]){ 5000 }, .prompt_tokens = 1,
                                   .wanted = 20 };
-            CHECK(store_submit(s, NULL, &j, 1, &id, NULL, NULL, &e) == 0 && store_remove(s, (int64_t[]){ 1 },
+            CHECK(store_submit(s, NULL, &j, 1, &id, NULL, NULL, &e) == 0 &&
+                  store_change(s, CHANGE_REMOVE, 0, (int64_t[]){ 1 },
                 1, NULL, &e) == 0);
             store_close(s);
             rig_sql("PRAGMA foreign_keys=OFF; UPDATE job SET id = 1 WHERE id = 3; UPDATE input SET job = 1 "

@@ -66,7 +66,7 @@ static void complete_jobs(const struct failure *f, int64_t at)
         free(t.ids);
         enum job_state state = rig_state(s, i);
         if (state == JOB_FAILED || state == JOB_PAUSED)
-            CHECK(store_resume(s, &i, 1, NULL, &e) == 0, "%s", e.msg);
+            CHECK(store_change(s, CHANGE_RESUME, 0, &i, 1, NULL, &e) == 0, "%s", e.msg);
     }
     store_close(s);
     faults_none();

@@ -200,7 +200,7 @@ static void failing_writes_lose_nothing(void)
             struct store *s = rig_open(STORE_WRITE);
             for (job = 1; job <= FAULTY; job++)
                 if (rig_state(s, job) == JOB_FAILED)
-                    CHECK(store_resume(s, &job, 1, NULL, &e) == 0, "%s", e.msg);
+                    CHECK(store_change(s, CHANGE_RESUME, 0, &job, 1, NULL, &e) == 0, "%s", e.msg);
             store_close(s);
             status = program(WORK);
             CHECK(exited(status, 0), "%s, call %" PRId64 ": %x %s", v[k].name, at, status, program_err());
@@ -237,12 +237,12 @@ static void one_storm(unsigned seed, int *changed)
         sleep_ms(1 + rand() % 8);
         const int what = rand() % 12;
         if (what < 9 && *changed < 1000)
-            CHECK(store_pause(s, &job, 1, &n, &e) == 0 &&
-                  (n == 0 || store_resume(s, &job, 1, NULL, &e) == 0), "%s", e.msg);
+            CHECK(store_change(s, CHANGE_PAUSE, 0, &job, 1, &n, &e) == 0 &&
+                  (n == 0 || store_change(s, CHANGE_RESUME, 0, &job, 1, NULL, &e) == 0), "%s", e.msg);
         else if (what == 9)
-            CHECK(store_cancel(s, &job, 1, &n, &e) == 0, "%s", e.msg);
+            CHECK(store_change(s, CHANGE_CANCEL, 0, &job, 1, &n, &e) == 0, "%s", e.msg);
         else if (what == 10 && step > 20)
-            CHECK(store_remove(s, &job, 1, &n, &e) == 0, "%s", e.msg);
+            CHECK(store_change(s, CHANGE_REMOVE, 0, &job, 1, &n, &e) == 0, "%s", e.msg);
         else
             n = 0;
         *changed += (int)n;

@@ -34,7 +34,8 @@ static void queue_jobs(size_t n)
         v[i] = (struct job_spec){ .parameters = in.parameters, .model = l.v[0].model, .prompt = in.prompt,
                                   .prompt_bytes = in.prompt_bytes, .prompt_ids = in.prompt_ids,
                                   .prompt_tokens = in.n_prompt, .seed = i % SEEDS, .wanted = TOKENS };
-    CHECK(store_remove(s, &one, 1, NULL, &e) == 0 && store_submit(s, NULL, v, n, ids, NULL, NULL, &e) == 0,
+    CHECK(store_change(s, CHANGE_REMOVE, 0, &one, 1, NULL, &e) == 0 &&
+              store_submit(s, NULL, v, n, ids, NULL, NULL, &e) == 0,
           "%s", e.msg);
     CHECK(ids[0] == 2 && ids[n - 1] == (int64_t)n + 1);
     store_close(s);
@@ -84,11 +85,11 @@ static void interfere(struct chaos *c, struct store *s)
     if (!job)
         return;
     switch (rand() % 8) {
-    case 0:  CHECK(store_cancel(s, &job, 1, &n, &e) == 0, "%s", e.msg); break;
-    case 1:  CHECK(store_remove(s, &job, 1, &n, &e) == 0, "%s", e.msg); break;
-    default: CHECK(store_pause(s, &job, 1, &n, &e) == 0, "%s", e.msg);
+    case 0:  CHECK(store_change(s, CHANGE_CANCEL, 0, &job, 1, &n, &e) == 0, "%s", e.msg); break;
+    case 1:  CHECK(store_change(s, CHANGE_REMOVE, 0, &job, 1, &n, &e) == 0, "%s", e.msg); break;
+    default: CHECK(store_change(s, CHANGE_PAUSE, 0, &job, 1, &n, &e) == 0, "%s", e.msg);
              sleep_ms(rand() % 3);
-             CHECK(n == 0 || store_resume(s, &job, 1, NULL, &e) == 0, "%s", e.msg);
+             CHECK(n == 0 || store_change(s, CHANGE_RESUME, 0, &job, 1, NULL, &e) == 0, "%s", e.msg);
     }
     c->changed += (int)n;
 }

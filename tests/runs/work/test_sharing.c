@@ -69,7 +69,8 @@ static struct store *queue(const struct wish *x, size_t n, const char *options)
                                   .prompt_bytes = 3, .prompt_ids = prompt, .prompt_tokens = x[i].n_prompt,
                                   .seed = 7, .sample = (uint32_t)i, .wanted = x[i].wanted };
     }
-    CHECK(store_remove(s, &one, 1, NULL, &e) == 0 && store_submit(s, NULL, v, n, ids, NULL, NULL, &e) == 0,
+    CHECK(store_change(s, CHANGE_REMOVE, 0, &one, 1, NULL, &e) == 0 &&
+              store_submit(s, NULL, v, n, ids, NULL, NULL, &e) == 0,
           "%s", e.msg);
     CHECK(ids[0] == 2);
     for (size_t i = 0; i < n; i++)
@@ -120,8 +121,8 @@ static void disturb(void *ctx, int64_t id, const struct job *job, size_t wanted,
     if (id != 2)
         return;
     CHECK(w->n_jobs > 3, "%zu jobs run", w->n_jobs);
-    CHECK(store_pause(w->store, &paused, 1, NULL, &e) == 0 &&
-              store_remove(w->store, &removed, 1, NULL, &e) == 0, "%s", e.msg);
+    CHECK(store_change(w->store, CHANGE_PAUSE, 0, &paused, 1, NULL, &e) == 0 &&
+              store_change(w->store, CHANGE_REMOVE, 0, &removed, 1, NULL, &e) == 0, "%s", e.msg);
     verb(cmd_edit, "fork 5 --at 1 -n 40");
 }
 
@@ -137,7 +138,7 @@ static void storm(const char *device, const char *options, size_t p, size_t n)
     int64_t job = 3;
     open_worker(&w, s, device);
     work(&w, 6, disturb);
-    CHECK(store_resume(s, &job, 1, NULL, &e) == 0, "%s", e.msg);
+    CHECK(store_change(s, CHANGE_RESUME, 0, &job, 1, NULL, &e) == 0, "%s", e.msg);
     work(&w, 6, NULL);
     CHECK(rig_sql("SELECT count(*) FROM job WHERE state = 'done'") == 6);
     CHECK(counter(3, "shared_tokens") >= same && counter(5, "shared_tokens") == same - 6 &&
@@ -240,11 +241,11 @@ static void a_beginning_gives_way(void)
     struct err e = {0};
     int64_t second = 3;
     open_worker(&w, s, "cpu");
-    CHECK(store_pause(s, &second, 1, NULL, &e) == 0, "%s", e.msg);
+    CHECK(store_change(s, CHANGE_PAUSE, 0, &second, 1, NULL, &e) == 0, "%s", e.msg);
     work(&w, 1, NULL);
     const size_t one = w.prefixes.total.bytes;
     w.max_memory = w.reserved + 3 * one / 2 + ((size_t)4 << 20);
-    CHECK(w.prefixes.n == 1 && store_resume(s, &second, 1, NULL, &e) == 0, "%s", e.msg);
+    CHECK(w.prefixes.n == 1 && store_change(s, CHANGE_RESUME, 0, &second, 1, NULL, &e) == 0, "%s", e.msg);
     work(&w, 1, NULL);
     CHECK(rig_sql("SELECT count(*) FROM job WHERE state = 'done'") == 2);
     CHECK(w.prefixes.total.bytes <= w.max_memory && (w.prefixes.n == 1 || 2 * one < w.max_memory),

@@ -245,7 +245,7 @@ static void a_new_file_holds_the_rows_since_the_last_file(void)
           snapshot_files_next_start(x, tokens, 2 * KV_BLOCK - 1) == tokens - KV_BLOCK &&
           snapshot_files_next_start(x, tokens, 2 * KV_BLOCK) == row[0].tokens);
     snapshot_files_close(x);
-    CHECK(store_pause(s, &job, 1, NULL, &e) == 0);
+    CHECK(store_change(s, CHANGE_PAUSE, 0, &job, 1, NULL, &e) == 0);
     snapshot_files_delete_unused(s);
     CHECK(count_files() == 2, "%d files", count_files());
     store_close(s);
@@ -268,7 +268,7 @@ static void rows_and_files_are_deleted_with_the_job(void)
         if (how < 2)
             CHECK(rig_commit(s, &c, 1, &end, &e) == 0);
         else
-            CHECK((how == 2 ? store_cancel : store_remove)(s, &job, 1, NULL, &e) == 0);
+            CHECK(store_change(s, how == 2 ? CHANGE_CANCEL : CHANGE_REMOVE, 0, &job, 1, NULL, &e) == 0);
         CHECK(rig_sql("SELECT count(*) FROM snapshot") == 0, "%d", how);
         snapshot_files_delete_unused(s);
         CHECK(count_files() == -1, "%d: the folder is gone too", how);
@@ -397,7 +397,8 @@ static void rows_are_deleted_after_the_last_attempt_and_a_truncation(void)
               open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0 && make(x, 64).rc == 0);
         snapshot_files_close(x);
         const struct edit_spec spec = { .at = (size_t)keep, .wanted = 1000 };
-        CHECK(store_pause(s, &job, 1, NULL, &e) == 0 && store_extend(s, job, &spec, &e) == 0, "%s", e.msg);
+        CHECK(store_change(s, CHANGE_PAUSE, 0, &job, 1, NULL, &e) == 0 &&
+                  store_extend(s, job, &spec, &e) == 0, "%s", e.msg);
         CHECK(snapshot_tokens(s, job) == (keep == 60 ? 64 : 0), "%d kept", keep);
         store_close(s);
     }
@@ -406,7 +407,7 @@ static void rows_are_deleted_after_the_last_attempt_and_a_truncation(void)
           open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0 && make(x, 192).rc == 0 &&
           make(x, 256).rc == 0);
     snapshot_files_close(x);
-    CHECK(count_files() == 2 && store_pause(s, &job, 1, NULL, &e) == 0 &&
+    CHECK(count_files() == 2 && store_change(s, CHANGE_PAUSE, 0, &job, 1, NULL, &e) == 0 &&
               store_extend(s, job, &(struct edit_spec){ .at = 200, .wanted = 1000 }, &e) == 0,
           "%s", e.msg);
     snapshot_files_delete_unused(s);
@@ -460,7 +461,7 @@ static void foreign_files_stay_and_stale_files_are_deleted(void)
                   round);
         }
         struct err e;
-        CHECK(store_pause(s, &job, 1, NULL, &e) == 0);
+        CHECK(store_change(s, CHANGE_PAUSE, 0, &job, 1, NULL, &e) == 0);
     }
     store_close(s);
 }
