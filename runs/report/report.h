@@ -172,12 +172,9 @@ struct report_groups {
 
 void report_speed_rows(struct row out[REPORT_ROWS_MAX], struct report_texts *t, const struct report *r);
 void report_time_rows(struct row out[REPORT_ROWS_MAX], const struct report *r);
-struct table report_source_table(const struct report *r);
-struct table report_depth_table(const struct report *r);
-struct table report_distinct_table(const struct report *r);
-struct table report_phrase_table(const struct report *r);
-struct table report_repetition_table(const struct report *r);
-struct table report_round_table(const struct report *r);
+enum report_part { REPORT_SOURCES, REPORT_DEPTHS, REPORT_DISTINCT, REPORT_PHRASES, REPORT_REPETITIONS,
+                   REPORT_ROUNDS };
+struct table report_part(const struct report *r, enum report_part part);
 /* What the job has apart from its parameters comes first. */
 struct table report_parameter_table(struct report_parameters *t, const struct report *r);
 struct table report_event_table(const struct event_list *events);

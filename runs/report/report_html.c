@@ -174,7 +174,7 @@ static bool plots(FILE *f, const struct report *r)
 
 static void drafting(FILE *f, const struct report *r)
 {
-    const struct table sources = report_source_table(r), depths = report_depth_table(r);
+    const struct table sources = report_part(r, REPORT_SOURCES), depths = report_part(r, REPORT_DEPTHS);
     if (r->sum.drafted <= 0)
         return;
     fputs("<h2>Drafting</h2><div class=\"two\">", f);
@@ -213,7 +213,7 @@ static void parameters(FILE *f, const struct report *r)
 /* The first rounds: a page of all of them would be too large for a browser. */
 static void rounds(FILE *f, const struct report *r)
 {
-    struct table t = report_round_table(r);
+    struct table t = report_part(r, REPORT_ROUNDS);
     char title[80];
     snprintf(title, sizeof title, "%zu rounds%s", t.n,
              t.n > ROUNDS_SHOWN ? ", the first 5,000 (--csv has all)" : "");
@@ -242,10 +242,10 @@ static bool section(FILE *f, const struct report *r)
         return false;
     drafting(f, r);
     costs(f, r);
-    titled(f, "Distinct-n of the whole text", report_distinct_table(r), false);
+    titled(f, "Distinct-n of the whole text", report_part(r, REPORT_DISTINCT), false);
     if (!r->has_words && r->no_text)
         fprintf(f, "<p class=\"note\">Words and excerpts: %s.</p>", r->no_text);
-    titled(f, "Most repeated phrases", report_phrase_table(r), false);
+    titled(f, "Most repeated phrases", report_part(r, REPORT_PHRASES), false);
     parameters(f, r);
     titled(f, "History", report_event_table(&r->events), false);
     titled(f, "The numbers of the plots", report_window_table(&windows, r, 0), true);

@@ -82,7 +82,7 @@ static void put_drafting(struct json_writer *w, struct report *r)
     jw_number(w, "plain_job", isnan(r->sum.speedup) ? NAN : (double)r->plain);
     figures_json(w, &r->sum, "ran_alone", "draft_passes", 0);
     figures_json_lists(w, r->list, LIST_JOBS);
-    sheet_table(w, "sources", report_source_table(r));
+    sheet_table(w, "sources", report_part(r, REPORT_SOURCES));
     figures_json(w, &r->sum, "draft_seconds", "resumes", 0);
 }
 
@@ -99,7 +99,7 @@ void report_put_stats(struct json_writer *w, const struct draft_stats *s, double
                 drafter_name(i), (double)s->source_drafted[i], (double)s->source_accepted[i], NULL };
     figures_json(w, &r.sum, "seconds", "draft_passes", IN_STATS);
     figures_json_lists(w, r.list, LIST_REACHED);
-    sheet_table(w, "sources", report_source_table(&r));
+    sheet_table(w, "sources", report_part(&r, REPORT_SOURCES));
     figures_json(w, &r.sum, "draft_seconds", "refreshes", IN_STATS);
     jw_open(w, "windows", '[');
     for (size_t i = s->from / STATS_WINDOW; i < s->n_windows && s->window[i].tokens; i++) {
@@ -126,8 +126,8 @@ static void put_text(struct json_writer *w, const struct report *r)
     if (!r->has_words && r->no_text)
         jw_text(w, "words_unknown", r->no_text);
     figures_json(w, &r->sum, "repeats", "repeats", 0);
-    sheet_table(w, "phrases", report_phrase_table(r));
-    sheet_table(w, "repetition", report_repetition_table(r));
+    sheet_table(w, "phrases", report_part(r, REPORT_PHRASES));
+    sheet_table(w, "repetition", report_part(r, REPORT_REPETITIONS));
 }
 
 static void put_report(struct json_writer *w, struct report *r, bool rounds)
@@ -145,7 +145,7 @@ static void put_report(struct json_writer *w, struct report *r, bool rounds)
     sheet_table(w, "retake_list", report_retake_table(&retakes, &r->retakes, SIZE_MAX, &r->sum));
     sheet_table(w, "events", report_event_table(&r->events));
     if (rounds)
-        sheet_table(w, "round_list", report_round_table(r));
+        sheet_table(w, "round_list", report_part(r, REPORT_ROUNDS));
     jw_close(w, '}');
 }
 
@@ -324,7 +324,7 @@ int report_csv(FILE *f, const struct reports *l, struct err *e)
         if (o->windows)
             csv_windows(&c, l, r, i && l->n_by ? l->value + (i - 1) * l->n_by : values, &names);
         else if (o->rounds)
-            csv_table(&c, report_round_table(r), r->job);
+            csv_table(&c, report_part(r, REPORT_ROUNDS), r->job);
         else
             csv_job(&c, r, &names, depths);
     }

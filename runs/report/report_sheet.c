@@ -107,11 +107,6 @@ static void source_row(const void *of, size_t i, struct row *cell)
     cell[4] = (struct row){ NULL, "share", V_REAL(percent(x->accepted, x->drafted)), "@1 %" };
 }
 
-struct table report_source_table(const struct report *r)
-{
-    return (struct table){ r->n_sources, source_row, r, .named = true };
-}
-
 /* How often a round reached each depth of the tree, and how often a candidate was accepted there. */
 static void depth_row(const void *of, size_t i, struct row *cell)
 {
@@ -121,11 +116,6 @@ static void depth_row(const void *of, size_t i, struct row *cell)
     cell[1] = (struct row){ NULL, "reached", V_REAL(reached), "@," };
     cell[2] = (struct row){ NULL, "accepted", V_REAL(accepted), "@," };
     cell[3] = (struct row){ NULL, "share", V_REAL(percent(accepted, reached)), "@1 %" };
-}
-
-struct table report_depth_table(const struct report *r)
-{
-    return (struct table){ figure_list_end(r->list[LIST_REACHED]) - 1, depth_row, r };
 }
 
 /* Distinct-n of the tokens and, if they are known, of the words. */
@@ -138,22 +128,12 @@ static void distinct_row(const void *of, size_t i, struct row *cell)
         cell[1 + k] = (struct row){ NULL, head[k], V_REAL(i ? c->words[k] : c->distinct[k]), "@4" };
 }
 
-struct table report_distinct_table(const struct report *r)
-{
-    return (struct table){ 1 + r->has_words, distinct_row, r };
-}
-
 static void phrase_row(const void *of, size_t i, struct row *cell)
 {
     const struct report *r = of;
     cell[0] = (struct row){ "text", NULL, V_TEXT(r->repeats.phrase[i].text) };
     cell[1] = (struct row){ "count", "times", V_UINT(r->repeats.phrase[i].count) };
     cell[2] = (struct row){ NULL, "phrase", V_TEXT(r->repeats.phrase[i].text) };
-}
-
-struct table report_phrase_table(const struct report *r)
-{
-    return (struct table){ r->repeats.n_phrases, phrase_row, r };
 }
 
 static void repetition_row(const void *of, size_t i, struct row *cell)
@@ -165,11 +145,6 @@ static void repetition_row(const void *of, size_t i, struct row *cell)
     cell[3] = (struct row){ "period", "tokens", V_UINT(p->at.period), "every @" };
     cell[4] = (struct row){ "to_the_end", NULL, V_BOOL(p->open) };
     cell[5] = (struct row){ "excerpt", "passage", V_TEXT(p->excerpt) };
-}
-
-struct table report_repetition_table(const struct report *r)
-{
-    return (struct table){ r->n_repetitions, repetition_row, r };
 }
 
 #define V_SECONDS(v) { VALUE_REAL, { .x = (v) }, 6 }         /* with 6 digits in CSV */
@@ -192,9 +167,17 @@ static void round_row(const void *of, size_t i, struct row *cell)
     cell[11] = (struct row){ NULL, "from", V_TEXT(q->sources) };
 }
 
-struct table report_round_table(const struct report *r)
+struct table report_part(const struct report *r, enum report_part part)
 {
-    return (struct table){ r->rounds.n, round_row, r };
+    const struct table all[] = {
+        [REPORT_SOURCES] = { r->n_sources, source_row, r, .named = true },
+        [REPORT_DEPTHS] = { figure_list_end(r->list[LIST_REACHED]) - 1, depth_row, r },
+        [REPORT_DISTINCT] = { 1 + r->has_words, distinct_row, r },
+        [REPORT_PHRASES] = { r->repeats.n_phrases, phrase_row, r },
+        [REPORT_REPETITIONS] = { r->n_repetitions, repetition_row, r },
+        [REPORT_ROUNDS] = { r->rounds.n, round_row, r },
+    };
+    return all[part];
 }
 
 static void parameter_row(const void *of, size_t i, struct row *cell)

@@ -23,10 +23,10 @@ static void one(FILE *f, const struct report *r)
              REPEAT_REACH);
     report_speed_rows(speed, &texts, r);
     report_time_rows(times, r);
-    const struct table sources = report_source_table(r), depths = report_depth_table(r),
-                       distinct = report_distinct_table(r), phrases = report_phrase_table(r),
-                       loops = report_repetition_table(r), parameters = report_parameter_table(&all, r),
-                       taken = report_retake_table(&retakes, &r->retakes, TAKEN, &r->sum),
+    const struct table sources = report_part(r, REPORT_SOURCES), depths = report_part(r, REPORT_DEPTHS),
+                       distinct = report_part(r, REPORT_DISTINCT), phrases = report_part(r, REPORT_PHRASES),
+                       loops = report_part(r, REPORT_REPETITIONS),
+                       parameters = report_parameter_table(&all, r), taken = report_retake_table(&retakes, &r->retakes, TAKEN, &r->sum),
                        length = report_window_table(&windows, r, LINES);
     sheet_text(f, (struct row[]){
         { NULL, head, V_TEXT(job_state_name(j->state)) },
@@ -58,7 +58,7 @@ static void one(FILE *f, const struct report *r)
 
 static void rounds(FILE *f, const struct reports *l, const struct report *r)
 {
-    const struct table t = report_round_table(r);
+    const struct table t = report_part(r, REPORT_ROUNDS);
     char title[40];
     snprintf(title, sizeof title, l->n > 1 ? "job %" PRId64 ": rounds" : "rounds", r->job->id);
     sheet_text(f, (struct row[]){

@@ -276,7 +276,7 @@ static int submit_file(struct server *sv, const struct record *b, struct err *e)
     o.name = b->id;
     o.keep = true;                       /* its jobs, if a server ended before it wrote the record */
     o.priority = 0;
-    o.held = bell_held(&sv->bell);
+    o.held = sv->bell.held;
     int rc = server_connect(sv, &s, e) || batch_open(&batch, &o, e) || batch_submit(&batch, s, e) ? -1 : 0;
     batch_close(&batch);
     store_close(s);

@@ -66,7 +66,8 @@ static int open_body(struct server *sv, struct batch *b, struct options *o, cons
                      bool chat, struct err *e)
 {
     *o = sv->request;
-    o->held = MAX(bell_held(&sv->bell), (size_t)1);     /* never 0: that check would write to the front */
+    o->held = sv->bell.held;
+    o->held += !o->held;                 /* never 0: that check would write to the front */
     return batch_open_body(b, &sv->front, o, chat, text, n, e);
 }
 

@@ -563,10 +563,10 @@ struct chapter_prompt {
     uint8_t sha[SHA256_BYTES];           /* of the text that is continued */
 };
 int store_chapter_make(struct store *s, struct claim *c, const struct chapter_prompt *p, struct err *e);
-/* The same comparison before the job is changed so that it begins again, with `tokens` of its tokens. Reads
- * only. */
+/* The same comparison before the job is changed so that it begins again, with `tokens` of its tokens. record:
+ * a difference that is accepted becomes an event, as part of the caller's transaction; else it only reads. */
 int store_check_begin(struct store *s, int64_t job, size_t tokens, const char *numerics,
-                      const char *fingerprint, bool accept_change, struct err *e);
+                      const char *fingerprint, bool accept_change, bool record, struct err *e);
 
 struct job_end {
     enum job_state state;      /* JOB_DONE, JOB_FAILED, JOB_PAUSED, or JOB_QUEUED (any worker may continue) */

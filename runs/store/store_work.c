@@ -297,23 +297,12 @@ static int claim_lost(struct store *s, int64_t job, struct err *e)
 }
 
 /* Inside a write transaction: 0 while the claim holds; else as claim_lost. */
-static int fence(struct store *s, int64_t job, int64_t attempt, struct err *e)
+static int fence(struct store *s, const struct claim *c, struct err *e)
 {
     if (db_run(s, e, "UPDATE job SET updated = ?3 WHERE id = ?1 AND attempt = ?2 AND state = 'running'",
-               "iir", job, attempt, wall_seconds()))
+               "iir", c->job, c->attempt, wall_seconds()))
         return -1;
-    return db_changes(s) == 1 ? 0 : claim_lost(s, job, e);
-}
-
-/* Begin a write transaction under the fence. 0; 1: the worker has lost the job, and e says why; -1. After 1
- * and -1 no transaction is open. */
-static int begin_fenced(struct store *s, const struct claim *c, struct err *e)
-{
-    int rc = db_begin(s, e);
-    rc = rc ? rc : fence(s, c->job, c->attempt, e);
-    if (rc)
-        db_rollback(s);
-    return rc;
+    return db_changes(s) == 1 ? 0 : claim_lost(s, c->job, e);
 }
 
 int store_claim_holds(struct store *s, int64_t job, int64_t attempt, struct err *e)
@@ -323,38 +312,28 @@ int store_claim_holds(struct store *s, int64_t job, int64_t attempt, struct err 
     return rc < 0 ? -1 : rc == 1 ? 0 : claim_lost(s, job, e);
 }
 
-/* Check that the worker has the job's arithmetic and model. `accept`: a difference is allowed; `record`: it
- * becomes an event. */
-static int check_same(struct store *s, const struct claim *c, const char *numerics, const char *fingerprint,
-                      bool accept, bool record, struct err *e)
+int store_check_begin(struct store *s, int64_t job, size_t tokens, const char *numerics,
+                      const char *fingerprint, bool accept_change, bool record, struct err *e)
 {
     char before[2][200];
     const char *now[2] = { numerics, fingerprint }, *what[2] = { "numerics id", "model" };
-    const size_t tokens = c->end.tokens;
-    int rc = db_read(s, e, "SELECT numerics, fingerprint FROM job WHERE id = ?1", "i>tt", c->job, before[0],
+    int rc = db_read(s, e, "SELECT numerics, fingerprint FROM job WHERE id = ?1", "i>tt", job, before[0],
                      sizeof before[0], before[1], sizeof before[1]) == 1 ? 0 : -1;
     for (int i = tokens ? 0 : 1; i < 2 && rc == 0; i++) {    /* the fingerprint binds from submit on */
         if (!before[i][0] || strcmp(before[i], now[i]) == 0)
             continue;
-        if (!accept)
+        if (!accept_change)
             return err_set(e, ERR_INPUT,
                            "job %" PRId64 " has %zu tokens made with %s %.150s, here it is %.150s: the text "
                            "would not go on as it would have; --accept-numerics-change goes on all the same",
-                           c->job, tokens, what[i], before[i], now[i]);
+                           job, tokens, what[i], before[i], now[i]);
         if (i == 1)
-            rc = model_adopt(s, c->job, tokens, before[1], fingerprint, record, e);
+            rc = model_adopt(s, job, tokens, before[1], fingerprint, record, e);
         else if (record)
-            rc = event_add(s, e, c->job, ATTEMPT_NOW, "accepted change", CHANGE_FORMAT, what[i], now[i],
+            rc = event_add(s, e, job, ATTEMPT_NOW, "accepted change", CHANGE_FORMAT, what[i], now[i],
                            before[i], tokens);
     }
     return rc;
-}
-
-int store_check_begin(struct store *s, int64_t job, size_t tokens, const char *numerics,
-                      const char *fingerprint, bool accept_change, struct err *e)
-{
-    const struct claim c = { .job = job, .end.tokens = tokens };
-    return check_same(s, &c, numerics, fingerprint, accept_change, false, e);
 }
 
 int store_begin(struct store *s, struct claim *c, const char *numerics, const char *fingerprint,
@@ -362,13 +341,14 @@ int store_begin(struct store *s, struct claim *c, const char *numerics, const ch
 {
     struct text_end end;
     *ids = NULL;
-    int rc = begin_fenced(s, c, e);
-    if (rc)
-        return rc;
-    rc = db_end(s, check_same(s, c, numerics, fingerprint, accept_change, true, e) ||
-                   chunks_read(s, c->job, ids, &end, e) ||
-                   db_run(s, e, "UPDATE job SET numerics = ?2, fingerprint = ?3 WHERE id = ?1", "itt", c->job,
-                          numerics, fingerprint) ? -1 : 0, e);
+    int rc = db_begin(s, e) ? -1 : fence(s, c, e);
+    if (rc == 0 &&
+        (store_check_begin(s, c->job, c->end.tokens, numerics, fingerprint, accept_change, true, e) ||
+         chunks_read(s, c->job, ids, &end, e) ||
+         db_run(s, e, "UPDATE job SET numerics = ?2, fingerprint = ?3 WHERE id = ?1", "itt", c->job, numerics,
+                fingerprint)))
+        rc = -1;
+    rc = db_end(s, rc, e);
     if (rc) {
         free(*ids);
         *ids = NULL;
@@ -383,15 +363,13 @@ int store_chapter_make(struct store *s, struct claim *c, const struct chapter_pr
 {
     struct text_end end = {0};
     struct chapter row = {0};
-    int rc = begin_fenced(s, c, e);
-    if (rc)
-        return rc;
+    int rc = db_begin(s, e) ? -1 : fence(s, c, e);
+    rc = rc ? rc : store_chapter(s, c->job, &row, e);
     link_start(&end.link, p->ids, p->n);
-    rc = store_chapter(s, c->job, &row, e);
     const struct given_text given = { p->append, p->n_append, row.append,
                                       row.append ? strlen(row.append) : 0 };
-    rc = rc ||
-         db_run(s, e, "UPDATE chapter SET sha = ?2, given = ?3 WHERE job = ?1; "
+    if (rc == 0 &&
+        (db_run(s, e, "UPDATE chapter SET sha = ?2, given = ?3 WHERE job = ?1; "
                 "UPDATE job SET prompt_tokens = ?4, opening = CASE WHEN opening = '' AND ?5 NOT NULL "
                 "THEN substr(CAST(?5 AS TEXT), 1, 160) ELSE opening END WHERE id = ?1; "
                 "UPDATE input SET prompt = ifnull(?5, prompt), chat = ifnull(?6, chat), crc = ?7, "
@@ -399,7 +377,8 @@ int store_chapter_make(struct store *s, struct claim *c, const struct chapter_pr
                 p->bytes, p->chat, p->ids, p->n) ||
          append_given(s, c->job, &end, &given, c->wanted, e) ||
          event_add(s, e, c->job, ATTEMPT_NOW, "continues", "job %" PRId64 ", with %zu %s of its text",
-                   row.after, p->carried, plural(p->carried, "token", "tokens")) ? -1 : 0;
+                   row.after, p->carried, plural(p->carried, "token", "tokens"))))
+        rc = -1;
     rc = db_end(s, rc, e);
     chapter_free(&row);
     if (rc == 0)
@@ -480,7 +459,7 @@ static int write_part(struct store *s, const struct claim *c, const struct commi
     *end = c->end;
     assert(b->n == 0 || (c->begun && b->n <= c->wanted - (b->n_retakes ? MIN(end->tokens, b->cut)
                                                                       : end->tokens)));
-    int rc = fence(s, c->job, c->attempt, e);
+    int rc = fence(s, c, e);
     if (rc == 0 && b->n_retakes)
         rc = cut_back(s, c, b, end, e);
     if (rc == 0 && (b->n || b->n_retakes)) {
@@ -536,8 +515,8 @@ int store_commit(struct store *s, struct claim *c, const struct commit *b, struc
 int store_snapshot_set(struct store *s, const struct claim *c, const struct snapshot_row *r, uint64_t bytes,
                        struct err *e)
 {
-    int rc = begin_fenced(s, c, e);
-    return rc ? rc : db_end(s, db_run(s, e,
+    const int rc = db_begin(s, e) ? -1 : fence(s, c, e);
+    return db_end(s, rc ? rc : db_run(s, e,
                 "UPDATE job SET idle = 0 WHERE id = ?1 AND ?3 > (SELECT ifnull(max(tokens), 0) FROM "
                 "snapshot WHERE job = ?1); " DROP_SNAPSHOTS
                 "; INSERT INTO snapshot (job, start, tokens, path, bytes) VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -546,8 +525,8 @@ int store_snapshot_set(struct store *s, const struct claim *c, const struct snap
 
 int store_snapshot_drop(struct store *s, const struct claim *c, size_t start, struct err *e)
 {
-    int rc = begin_fenced(s, c, e);
-    return rc ? rc : db_end(s, db_run(s, e, DROP_SNAPSHOTS, "iz", c->job, start), e);
+    const int rc = db_begin(s, e) ? -1 : fence(s, c, e);
+    return db_end(s, rc ? rc : db_run(s, e, DROP_SNAPSHOTS, "iz", c->job, start), e);
 }
 
 int store_snapshot_list(struct store *s, int64_t job, struct snapshot_row row[STORE_SNAPSHOTS_MAX], size_t *n,

@@ -7,6 +7,7 @@
 #include "runs/work/checkpoint.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,7 +53,7 @@ struct checkpoint {
     int n_counters;
     int32_t *ids;                        /* [capacity] */
     struct logprob *logprobs; size_t best;   /* [capacity][1 + best], or NULL; committed up to n_put */
-    size_t n_put, n_committed;
+    size_t n_put; atomic_size_t n_committed;     /* written under the lock */
     size_t settled;
     struct retakes retakes; size_t cut;  /* not committed yet; tokens that stay in the store, or SIZE_MAX */
     bool begun;                          /* a token was committed */
@@ -512,10 +513,4 @@ void checkpoint_close(struct checkpoint *c)
     free_all(c);
 }
 
-size_t checkpoint_committed(struct checkpoint *c)
-{
-    pthread_mutex_lock(&c->committer->lock);
-    size_t n = c->base + c->n_committed;
-    pthread_mutex_unlock(&c->committer->lock);
-    return n;
-}
+size_t checkpoint_committed(struct checkpoint *c) { return c->base + c->n_committed; }

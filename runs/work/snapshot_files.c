@@ -61,7 +61,8 @@ struct snapshot_files {
     /* under the lock */
     pthread_mutex_t lock;
     pthread_cond_t work, done;
-    bool busy, ended, close;
+    bool ended, close;
+    atomic_bool busy;                    /* written under the lock */
     struct snapshot_row next;            /* record of the file in progress */
     uint64_t bytes;                      /* length of the file in progress */
     struct snapshot_result result;
@@ -302,13 +303,7 @@ void snapshot_files_write(struct snapshot_files *x, size_t from, size_t tokens, 
     pthread_mutex_unlock(&x->lock);
 }
 
-bool snapshot_files_busy(struct snapshot_files *x)
-{
-    pthread_mutex_lock(&x->lock);
-    bool busy = x->busy;
-    pthread_mutex_unlock(&x->lock);
-    return busy;
-}
+bool snapshot_files_busy(struct snapshot_files *x) { return x->busy; }
 
 bool snapshot_files_result(struct snapshot_files *x, struct snapshot_result *r)
 {

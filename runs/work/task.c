@@ -738,7 +738,7 @@ static int try_change(struct task *t, const struct job_change *c, struct err *e)
     }
     return admit(t, e) ||
            store_check_begin(w->store, c->job, c->tokens, w->engine.dev->numerics, w->fingerprint,
-                             c->accept_change, e) ? -1 : 0;
+                             c->accept_change, false, e) ? -1 : 0;
 }
 
 int task_try(struct worker *w, const struct job_change *c, struct err *e)

@@ -61,19 +61,11 @@ void bell_ring(struct bell *b)
     pthread_mutex_unlock(&b->lock);
 }
 
-size_t bell_held(struct bell *b)
-{
-    pthread_mutex_lock(&b->lock);
-    const size_t held = b->held;
-    pthread_mutex_unlock(&b->lock);
-    return held;
-}
-
 bool bell_wait(struct bell *b, double seconds, size_t held)
 {
     const double due = clock_seconds() + seconds;
-    pthread_mutex_lock(&b->lock);
     b->held = held;
+    pthread_mutex_lock(&b->lock);
     while (!b->rung && seconds > 0 && !cond_wait_until(&b->cond, &b->lock, due))
         ;
     const bool rung = b->rung;

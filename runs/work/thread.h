@@ -1,6 +1,7 @@
 /* Threads beside the decode loop: how they start and how they wait. */
 #pragma once
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "src/base/base.h"
 
@@ -20,12 +21,10 @@ struct bell {
     pthread_mutex_t lock;
     pthread_cond_t cond;
     bool rung;
-    size_t held;                         /* bytes of host memory that the worker holds */
+    atomic_size_t held;                  /* bytes of host memory that the worker held when it last asked */
 };
 
 void bell_open(struct bell *b);
 void bell_ring(struct bell *b);
-/* The bytes that the worker held when it last asked. */
-size_t bell_held(struct bell *b);
 /* For the worker: whether the bell has rung since the last question, or does within so many seconds. */
 bool bell_wait(struct bell *b, double seconds, size_t held);
