@@ -26,7 +26,8 @@ static void one(FILE *f, const struct report *r)
     const struct table sources = report_part(r, REPORT_SOURCES), depths = report_part(r, REPORT_DEPTHS),
                        distinct = report_part(r, REPORT_DISTINCT), phrases = report_part(r, REPORT_PHRASES),
                        loops = report_part(r, REPORT_REPETITIONS),
-                       parameters = report_parameter_table(&all, r), taken = report_retake_table(&retakes, &r->retakes, TAKEN, &r->sum),
+                       parameters = report_parameter_table(&all, r),
+                       taken = report_retake_table(&retakes, &r->retakes, TAKEN, &r->sum),
                        length = report_window_table(&windows, r, LINES);
     sheet_text(f, (struct row[]){
         { NULL, head, V_TEXT(job_state_name(j->state)) },

@@ -93,16 +93,12 @@ static int list_ids(struct file_ids *l, const struct server *sv, const char *pre
         const char *digits = x->d_name + strlen(prefix);
         if (!id_is(x->d_name, prefix, ".json"))
             continue;
-        void *more = realloc(l->v, (l->n + 2) * sizeof *l->v);
-        if (!more) {
-            rc = err_set(e, ERR_FAILED, "out of memory for a list of files");
-            break;
-        }
-        l->v = more;
-        snprintf(l->v[l->n++], FILE_ID_BYTES, "%s%.16s%s", results ? FILE_PREFIX : prefix, digits,
-                 results ? OUTPUT_END : "");
-        if (results)
-            snprintf(l->v[l->n++], FILE_ID_BYTES, FILE_PREFIX "%.16s" ERRORS_END, digits);
+        for (int k = 0; k < 1 + results && rc == 0; k++)
+            if (!array_grow(&l->v, l->n, sizeof *l->v))
+                rc = err_set(e, ERR_FAILED, "out of memory for a list of files");
+            else
+                snprintf(l->v[l->n++], FILE_ID_BYTES, "%s%.16s%s", results ? FILE_PREFIX : prefix, digits,
+                         !results ? "" : k ? ERRORS_END : OUTPUT_END);
     }
     if (d)
         closedir(d);
@@ -129,13 +125,15 @@ static void folder_clean(const struct server *sv)
         closedir(d);
 }
 
-int answer_one(struct call *c, const char *what, put_fn *put, struct err *e)
+int answer_one(struct call *c, struct err *e)
 {
-    return put(c, c->id) ? 0 : call_fail(c, e, MHD_HTTP_NOT_FOUND, "there is no %s %s", what, c->id);
+    return c->route->one(c, c->id) ? 0 : call_fail(c, e, MHD_HTTP_NOT_FOUND, "there is no %s %s",
+                                                   c->route->what, c->id);
 }
 
-int answer_ids(struct call *c, bool files, put_fn *put, struct err *e)
+int answer_ids(struct call *c, struct err *e)
 {
+    const bool files = strcmp(c->route->what, "file") == 0;
     const char *limit = call_argument(c, "limit"), *after = call_argument(c, "after"), *last = NULL;
     struct file_ids l = {0};
     size_t most = 10000, i = 0;
@@ -148,7 +146,7 @@ int answer_ids(struct call *c, bool files, put_fn *put, struct err *e)
     while (after && i < l.n && strcmp(l.v[i], after) >= 0)
         i++;
     for (; rc == 0 && i < l.n && most; i++)
-        if (put(c, l.v[i])) {
+        if (c->route->one(c, l.v[i])) {
             most--;
             last = l.v[i];
         }
@@ -393,7 +391,7 @@ static void error_row(const void *of, size_t i, struct row *cell)
     cell[1] = (struct row){ "message", NULL, V_TEXT(of) };
 }
 
-static bool put_batch(struct call *c, const char *id)
+bool put_batch(struct call *c, const char *id)
 {
     struct record b;
     struct store_counts n;
@@ -423,10 +421,6 @@ static bool put_batch(struct call *c, const char *id)
     free(b.metadata);
     return true;
 }
-
-int answer_batch(struct call *c, struct err *e) { return answer_one(c, "batch", put_batch, e); }
-
-int answer_batches(struct call *c, struct err *e) { return answer_ids(c, false, put_batch, e); }
 
 /* Checks what the body says, and writes the record. */
 static int make_batch(struct call *c, struct record *b, struct err *e)
@@ -459,7 +453,7 @@ int answer_new_batch(struct call *c, struct err *e)
     pthread_cond_signal(&c->sv->check);
     pthread_mutex_unlock(&c->sv->checking);
     snprintf(c->id, sizeof c->id, "%s", b.id);
-    return answer_batch(c, e);
+    return answer_one(c, e);
 }
 
 int answer_cancel_batch(struct call *c, struct err *e)
@@ -478,7 +472,7 @@ int answer_cancel_batch(struct call *c, struct err *e)
         return call_fail(c, e, MHD_HTTP_CONFLICT, "%s is over", c->id);
     if (open && rc == 0)
         rc = cancel_jobs(sv, c->id, e);
-    return rc ? -1 : answer_batch(c, e);
+    return rc ? -1 : answer_one(c, e);
 }
 
 /* ---- results ---- */

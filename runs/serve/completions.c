@@ -384,7 +384,7 @@ static int read_idempotency(struct call *c, const char **key, struct err *e)
                                                  "%d", n, KEY_BYTES_MAX);
 }
 
-static int answer_request(struct call *c, bool chat, struct err *e)
+int answer_request(struct call *c, struct err *e)
 {
     struct server *sv = c->sv;
     struct waiting *w = calloc(1, sizeof *w);
@@ -392,7 +392,8 @@ static int answer_request(struct call *c, bool chat, struct err *e)
     if (!w)
         return CALL_CUT;
     *w = (struct waiting){ .flow = { .c = c, .ids = w->ids, .more = put_events,
-                                     .silence = ": the text is being written\n\n" }, .chat = chat };
+                                     .silence = ": the text is being written\n\n" },
+                            .chat = strcmp(c->route->path, "/v1/chat/completions") == 0 };
     sv->busy++;
     c->state = w;                        /* for drop_waiting */
     if (read_for_server(w, c, e) || read_idempotency(c, &key, e))
@@ -416,6 +417,3 @@ static int answer_request(struct call *c, bool chat, struct err *e)
     MHD_set_connection_option(c->c, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)HTTP_IDLE_SECONDS);
     return rc;
 }
-
-int answer_completions(struct call *c, struct err *e) { return answer_request(c, false, e); }
-int answer_chat(struct call *c, struct err *e) { return answer_request(c, true, e); }

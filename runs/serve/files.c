@@ -139,7 +139,7 @@ int answer_upload(struct call *c, struct err *e)
     if (keep(c, u, e))
         return -1;
     snprintf(c->id, sizeof c->id, "%s", u->id);
-    return answer_file(c, e);
+    return answer_one(c, e);
 }
 
 /* ---- reading ---- */
@@ -170,23 +170,19 @@ static bool put_facts(struct call *c, const char *id, bool ended)
     return true;
 }
 
-static bool put_one(struct call *c, const char *id) { return put_facts(c, id, false); }
+bool put_file(struct call *c, const char *id) { return put_facts(c, id, false); }
 
 static int no_file(struct call *c, struct err *e)
 {
     return call_fail(c, e, MHD_HTTP_NOT_FOUND, "there is no file %s", c->id);
 }
 
-int answer_file(struct call *c, struct err *e) { return answer_one(c, "file", put_one, e); }
-
-static bool put_wanted(struct call *c, const char *id)
+bool put_wanted_file(struct call *c, const char *id)
 {
     const char *purpose = call_argument(c, "purpose");
     return (!purpose || strcmp(purpose, is_result(id) ? "batch_output" : "batch") == 0) &&
            put_facts(c, id, true);
 }
-
-int answer_files(struct call *c, struct err *e) { return answer_ids(c, true, put_wanted, e); }
 
 int answer_content(struct call *c, struct err *e)
 {

@@ -38,6 +38,7 @@ enum { CALL_CUT = 1 };
 typedef int answer_fn(struct call *c, struct err *e);
 struct job;
 typedef int put_job_fn(struct call *c, struct store *s, const struct job *job, struct err *e);
+typedef bool put_fn(struct call *c, const char *id);
 struct route {
     const char *method, *path;           /* a * stands for one component of the path */
     answer_fn *answer;
@@ -47,6 +48,7 @@ struct route {
     void (*drop)(struct call *c);
     enum change_kind change;             /* of answer_change and answer_job_priority */
     put_job_fn *put;                     /* s: a connection of its own */
+    const char *what; put_fn *one;       /* of answer_one and answer_ids: `one` writes the object of an id */
     /* answers a failure with a page, under /v1/ if the request has ?page; NULL: with OpenAI's error object */
     void (*failed)(struct call *c, const char *message);
 };
@@ -81,7 +83,7 @@ void put_error(struct json_writer *w, unsigned status, const char *message);
 /* ---- completions.c: POST /v1/completions and /v1/chat/completions. A request becomes jobs, and the answer
  * is read from the store, at once or as a stream of events. ---- */
 
-answer_fn answer_completions, answer_chat;
+answer_fn answer_request;
 /* Ends a request, as struct route's drop: no job stays that nobody waits for, unless it has a key. */
 void drop_waiting(struct call *c);
 
@@ -118,8 +120,9 @@ void put_failed_page(struct call *c, const char *message);
  * (0700). A file is there, with its name and purpose in ID.json beside it, before its upload is answered. Ids
  * are made here, and a path is only made of an id that has the form of one. ---- */
 
-answer_fn answer_upload, answer_file, answer_content, answer_delete_file;
-answer_fn answer_files;            /* ?limit, ?after, ?purpose */
+answer_fn answer_upload, answer_content, answer_delete_file;
+put_fn put_file;
+put_fn put_wanted_file;            /* ?purpose */
 /* Parts of an upload, for struct route. */
 void take_upload(struct call *c, const char *bytes, size_t n);
 void drop_upload(struct call *c);
@@ -147,16 +150,16 @@ int  file_path(char path[PATH_BYTES], const struct server *sv, const char *id, c
 bool facts_read(const struct server *sv, const char *id, char **text, struct json *facts);
 /* Writes it, durably. */
 int  facts_write(const struct server *sv, const char *id, const struct row *rows, struct err *e);
-/* Answers with the object that `put` writes of c->id, or says that there is no such `what`. */
-typedef bool put_fn(struct call *c, const char *id);
-int  answer_one(struct call *c, const char *what, put_fn *put, struct err *e);
-/* Answers with a list, the newest first, by the arguments `limit` and `after`: of the batches or, with
- * `files`, of the uploads and the results of batches. `put` writes one: false if it is not wanted. */
-int  answer_ids(struct call *c, bool files, put_fn *put, struct err *e);
+/* The object that route.one writes of c->id, or that there is no such route.what. */
+answer_fn answer_one;
+/* A list, the newest first, by the arguments `limit` and `after`: of the batches or, of "file", of the
+ * uploads and the results of batches. route.one: false if one is not wanted. */
+answer_fn answer_ids;
 
 enum { BATCH_LINES_MAX = 50000, BATCH_BYTES_MAX = 65536 };       /* bytes: of a request for a batch */
 
-answer_fn answer_new_batch, answer_batches, answer_batch, answer_cancel_batch;
+answer_fn answer_new_batch, answer_cancel_batch;
+put_fn put_batch;
 /* The thread that checks files; it begins with those that an earlier server left. */
 int  batches_start(struct server *sv, struct err *e);
 void batches_stop(struct server *sv);            /* also where batches_start was not called */

@@ -40,8 +40,6 @@ static int answer_models(struct call *c, struct err *e)
     return 0;
 }
 
-static int answer_model(struct call *c, struct err *e) { return answer_one(c, "model", put_model, e); }
-
 static int answer_metrics(struct call *c, struct err *e)
 {
     (void)e;
@@ -56,9 +54,9 @@ static int answer_metrics(struct call *c, struct err *e)
 const struct route routes[] = {
     { "GET", "/health", answer_health, .open = true },
     { "GET", "/v1/models", answer_models },
-    { "GET", "/v1/models/*", answer_model },
-    { "POST", "/v1/completions", answer_completions, .drop = drop_waiting },
-    { "POST", "/v1/chat/completions", answer_chat, .drop = drop_waiting },
+    { "GET", "/v1/models/*", answer_one, .what = "model", .one = put_model },
+    { "POST", "/v1/completions", answer_request, .drop = drop_waiting },
+    { "POST", "/v1/chat/completions", answer_request, .drop = drop_waiting },
     { "POST", "/tokenize", answer_tokenize },
     { "POST", "/detokenize", answer_detokenize },
     { "GET", "/metrics", answer_metrics },
@@ -73,15 +71,16 @@ const struct route routes[] = {
     { "POST", "/v1/jobs/*/extend", answer_edit },
     { "POST", "/v1/jobs/*/fork", answer_edit },
     { "POST", "/v1/jobs/*/priority", answer_job_priority },
-    { "POST", "/v1/files", answer_upload, .take = take_upload, .drop = drop_upload },
-    { "GET", "/v1/files", answer_files },
-    { "GET", "/v1/files/*", answer_file },
+    { "POST", "/v1/files", answer_upload, .take = take_upload, .drop = drop_upload, .what = "file",
+      .one = put_file },
+    { "GET", "/v1/files", answer_ids, .what = "file", .one = put_wanted_file },
+    { "GET", "/v1/files/*", answer_one, .what = "file", .one = put_file },
     { "GET", "/v1/files/*/content", answer_content },
     { "DELETE", "/v1/files/*", answer_delete_file },
-    { "POST", "/v1/batches", answer_new_batch },
-    { "GET", "/v1/batches", answer_batches },
-    { "GET", "/v1/batches/*", answer_batch },
-    { "POST", "/v1/batches/*/cancel", answer_cancel_batch },
+    { "POST", "/v1/batches", answer_new_batch, .what = "batch", .one = put_batch },
+    { "GET", "/v1/batches", answer_ids, .what = "batch", .one = put_batch },
+    { "GET", "/v1/batches/*", answer_one, .what = "batch", .one = put_batch },
+    { "POST", "/v1/batches/*/cancel", answer_cancel_batch, .what = "batch", .one = put_batch },
     { "GET", "/", answer_page, .failed = put_failed_page },
     { "POST", "/jobs", answer_form, .failed = put_failed_page },
     { "GET", "/jobs/*", answer_about, .put = put_job_page, .failed = put_failed_page },
