@@ -33,12 +33,6 @@ static struct counts no_counts(void)
     return c;
 }
 
-static void count(struct report *r, struct report_window *w, const struct metric *m)
-{
-    figures_count(&r->sum, r->list, m);
-    figures_count(&w->sum, NULL, m);
-}
-
 static int add_source(struct report *r, size_t window, const struct metric *m, struct err *e)
 {
     size_t i = 0;
@@ -79,9 +73,9 @@ static int add_counters(struct report *r, struct err *e)
         const struct metric *m = &r->metrics.v[i];
         /* counters that came after the last token belong to the last window */
         size_t w = MIN(m->window / METRIC_WINDOW, r->n_windows - 1);
-        if (!m->source[0])
-            count(r, &r->window[w], m);
-        else if (add_source(r, w, m, e))
+        figures_count(&r->sum, r->list, m);
+        figures_count(&r->window[w].sum, NULL, m);
+        if (m->source[0] && add_source(r, w, m, e))
             return -1;
     }
     for (size_t i = 0; i < r->n_windows; i++)
@@ -352,14 +346,8 @@ static int add_members(struct report *r, const char *prefix, const struct json *
     return rc;
 }
 
-/* The members of the metadata count as parameters, too. */
-static int add_metadata(struct report *r, struct err *e)
-{
-    struct json root;
-    return is_object(&root, r->metadata) ? add_members(r, "metadata", &root, e) : 0;
-}
-
-/* Lists the parameters; the members of an object inside get its name as a prefix. */
+/* Lists the parameters; the members of an object inside get its name as a prefix. The members of the metadata
+ * count as parameters, too. */
 static int add_parameters(struct report *r, struct err *e)
 {
     struct json root, drafting, tree, key, v;
@@ -383,7 +371,7 @@ static int add_parameters(struct report *r, struct err *e)
     }
     r->tree_fixed = js_get(&root, "drafting", &drafting, &ignored) == 1 && js_kind(&drafting) == JS_OBJECT &&
                     js_get(&drafting, "tree", &tree, &ignored) == 1 && js_count(&tree) > 0;
-    return add_metadata(r, e);
+    return is_object(&root, r->metadata) ? add_members(r, "metadata", &root, e) : 0;
 }
 
 /* ---- one report ---- */

@@ -201,15 +201,6 @@ static void costs(FILE *f, const struct report *r)
     fputs("</div>\n", f);
 }
 
-static void parameters(FILE *f, const struct report *r)
-{
-    struct report_parameters all;
-    const struct table t = report_parameter_table(&all, r);
-    fputs("<h2>Parameters</h2><div class=\"card\">", f);
-    page_pairs(f, &t);
-    fputs("</div>\n", f);
-}
-
 /* The first rounds: a page of all of them would be too large for a browser. */
 static void rounds(FILE *f, const struct report *r)
 {
@@ -226,7 +217,9 @@ static bool section(FILE *f, const struct report *r)
     const struct job *j = r->job;
     struct report_windows windows;
     struct report_retakes retakes;
-    const struct table taken = report_retake_table(&retakes, &r->retakes, SIZE_MAX, &r->sum);
+    struct report_parameters all;
+    const struct table taken = report_retake_table(&retakes, &r->retakes, SIZE_MAX, &r->sum),
+                       parameters = report_parameter_table(&all, r);
     char name[600], id[64];
     job_title(r, name, sizeof name);
     report_anchor(id, sizeof id, r);
@@ -246,7 +239,9 @@ static bool section(FILE *f, const struct report *r)
     if (!r->has_words && r->no_text)
         fprintf(f, "<p class=\"note\">Words and excerpts: %s.</p>", r->no_text);
     titled(f, "Most repeated phrases", report_part(r, REPORT_PHRASES), false);
-    parameters(f, r);
+    fputs("<h2>Parameters</h2><div class=\"card\">", f);
+    page_pairs(f, &parameters);
+    fputs("</div>\n", f);
     titled(f, "History", report_event_table(&r->events), false);
     titled(f, "The numbers of the plots", report_window_table(&windows, r, 0), true);
     rounds(f, r);

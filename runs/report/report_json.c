@@ -76,16 +76,6 @@ static void put_identity(struct json_writer *w, const struct report *r)
     figures_json(w, &r->sum, "prompt_tokens", "cut_tokens", 0);
 }
 
-static void put_drafting(struct json_writer *w, struct report *r)
-{
-    figures_json(w, &r->sum, "seconds", "speedup_estimate", 0);
-    jw_number(w, "plain_job", isnan(r->sum.speedup) ? NAN : (double)r->plain);
-    figures_json(w, &r->sum, "ran_alone", "draft_passes", 0);
-    figures_json_lists(w, r->list, LIST_JOBS);
-    sheet_table(w, "sources", report_part(r, REPORT_SOURCES));
-    figures_json(w, &r->sum, "draft_seconds", "resumes", 0);
-}
-
 void report_put_stats(struct json_writer *w, const struct draft_stats *s, double prefill_seconds,
                       bool tree_fixed)
 {
@@ -135,7 +125,12 @@ static void put_report(struct json_writer *w, struct report *r, bool rounds)
     struct report_retakes retakes;
     jw_open(w, NULL, '{');
     put_identity(w, r);
-    put_drafting(w, r);
+    figures_json(w, &r->sum, "seconds", "speedup_estimate", 0);
+    jw_number(w, "plain_job", isnan(r->sum.speedup) ? NAN : (double)r->plain);
+    figures_json(w, &r->sum, "ran_alone", "draft_passes", 0);
+    figures_json_lists(w, r->list, LIST_JOBS);
+    sheet_table(w, "sources", report_part(r, REPORT_SOURCES));
+    figures_json(w, &r->sum, "draft_seconds", "resumes", 0);
     put_text(w, r);
     jw_open(w, "windows", '[');
     for (size_t i = 0; i < r->n_windows; i++)

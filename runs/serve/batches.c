@@ -297,7 +297,7 @@ static bool check_files(struct server *sv, bool first)
         if (b.state == VALIDATING) {
             e = (struct err){0};
             const int bad = submit_file(sv, &b, &e);
-            pthread_mutex_lock(&sv->checking);
+            pthread_mutex_lock(&sv->checker.lock);
             struct record now;           /* it may have been cancelled meanwhile */
             cancelled = read_record(sv, &now, b.id) && now.state == CANCELLED;
             free(now.metadata);
@@ -305,7 +305,7 @@ static bool check_files(struct server *sv, bool first)
             if (bad)
                 err_words(&e, b.error, sizeof b.error);
             waits |= (bad && e.code != ERR_INPUT) || write_record(sv, &b, &e);
-            pthread_mutex_unlock(&sv->checking);
+            pthread_mutex_unlock(&sv->checker.lock);
             bell_ring(&sv->bell);
         }
         if (cancelled)
@@ -321,11 +321,11 @@ static void *check_thread(void *ctx)
     struct server *sv = ctx;
     bool first = true, waits = false;
     double again = 0;                    /* when batches that wait are checked again */
-    pthread_mutex_lock(&sv->checking);
-    while (!sv->check_stops) {
+    pthread_mutex_lock(&sv->checker.lock);
+    while (!sv->checker.stop) {
         const bool wanted = sv->check_wanted || (waits && clock_seconds() >= again);
         sv->check_wanted = false;
-        pthread_mutex_unlock(&sv->checking);
+        pthread_mutex_unlock(&sv->checker.lock);
         if (wanted) {
             waits = check_files(sv, first);
             again = clock_seconds() + CHECK_AGAIN_SECONDS;
@@ -333,12 +333,12 @@ static void *check_thread(void *ctx)
         }
         if (sv->o->forget)
             server_forget(sv);
-        pthread_mutex_lock(&sv->checking);
-        if (!sv->check_stops && !sv->check_wanted)
-            cond_wait_until(&sv->check, &sv->checking, clock_seconds() +
+        pthread_mutex_lock(&sv->checker.lock);
+        if (!sv->checker.stop && !sv->check_wanted)
+            cond_wait_until(&sv->checker.wake, &sv->checker.lock, clock_seconds() +
                             (sv->o->forget ? FORGET_AGAIN_SECONDS : CHECK_AGAIN_SECONDS));
     }
-    pthread_mutex_unlock(&sv->checking);
+    pthread_mutex_unlock(&sv->checker.lock);
     return NULL;
 }
 
@@ -346,15 +346,7 @@ int batches_start(struct server *sv, struct err *e)
 {
     sv->check_wanted = true;
     folder_clean(sv);
-    sv->checks = thread_start(&sv->checker, check_thread, sv, "batches", e) == 0;
-    return sv->checks ? 0 : -1;
-}
-
-void batches_stop(struct server *sv)
-{
-    if (sv->checks)
-        thread_stop(sv->checker, &sv->checking, &sv->check, &sv->check_stops);
-    sv->checks = false;
+    return thread_start(&sv->checker, check_thread, sv, "batches", e);
 }
 
 /* ---- routes ---- */
@@ -448,10 +440,10 @@ int answer_new_batch(struct call *c, struct err *e)
     free(b.metadata);
     if (rc)
         return -1;
-    pthread_mutex_lock(&c->sv->checking);
+    pthread_mutex_lock(&c->sv->checker.lock);
     c->sv->check_wanted = true;
-    pthread_cond_signal(&c->sv->check);
-    pthread_mutex_unlock(&c->sv->checking);
+    pthread_cond_signal(&c->sv->checker.wake);
+    pthread_mutex_unlock(&c->sv->checker.lock);
     snprintf(c->id, sizeof c->id, "%s", b.id);
     return answer_one(c, e);
 }
@@ -461,12 +453,12 @@ int answer_cancel_batch(struct call *c, struct err *e)
     struct server *sv = c->sv;
     struct record b;
     struct store_counts n;
-    pthread_mutex_lock(&sv->checking);
+    pthread_mutex_lock(&sv->checker.lock);
     const bool found = read_record(sv, &b, c->id),
                open = found && b.state != FAILED && !is_over(sv, &b, &n);
     b.state = CANCELLED;
     int rc = open ? write_record(sv, &b, e) : 0;
-    pthread_mutex_unlock(&sv->checking);
+    pthread_mutex_unlock(&sv->checker.lock);
     free(b.metadata);
     if (found && !open)
         return call_fail(c, e, MHD_HTTP_CONFLICT, "%s is over", c->id);

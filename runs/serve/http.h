@@ -162,7 +162,6 @@ answer_fn answer_new_batch, answer_cancel_batch;
 put_fn put_batch;
 /* The thread that checks files; it begins with those that an earlier server left. */
 int  batches_start(struct server *sv, struct err *e);
-void batches_stop(struct server *sv);            /* also where batches_start was not called */
 /* When the batch whose results this file has was made, in seconds since 1970; 0: there is none. ended: 0 also
  * for one that has not ended with such results. */
 double batch_created(struct call *c, const char *file, bool ended);

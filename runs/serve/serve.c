@@ -96,11 +96,8 @@ static int open_store(struct server *sv, struct store *s, struct err *e)
     w->commit_seconds = COMMIT_SECONDS;
     w->committed = server_tell;
     w->ctx = sv;
-    return worker_open(w, s, e) || store_requeue_dead(s, w->number, e) ||
-                   store_name(s, sv->store_name, e) || store_reopen(&sv->reader, s, e) ||
-                   store_reopen(&sv->writer, s, e)
-               ? -1
-               : 0;
+    return worker_open(w, s, e) || store_requeue_dead(s, w->number, e) || store_name(s, sv->store_name, e) ||
+           store_reopen(&sv->reader, s, e) || store_reopen(&sv->writer, s, e) ? -1 : 0;
 }
 
 /* No request begins any more, and those that wait get a last word. */
@@ -118,7 +115,7 @@ static void stop_requests(struct server *sv)
 
 static void close_server(struct server *sv)
 {
-    batches_stop(sv);
+    thread_stop(&sv->checker);
     for (size_t i = 0; i < READERS; i++)
         text_reader_close(&sv->texts[i].reader);
     batch_close(&sv->front);
@@ -147,12 +144,11 @@ int serve(const struct options *o, struct worker *w, struct store *s, size_t par
 {
     static struct server sv = { .listener = -1, .routes = routes, .reading = PTHREAD_MUTEX_INITIALIZER,
                                 .writing = PTHREAD_MUTEX_INITIALIZER, .joining = PTHREAD_MUTEX_INITIALIZER,
-                                .checking = PTHREAD_MUTEX_INITIALIZER,
                                 .seating = PTHREAD_MUTEX_INITIALIZER };
     sv.o = o, sv.worker = w;
     sv.last = &sv.first;
     TAILQ_INIT(&sv.seats);
-    cond_init(&sv.check);
+    thread_open(&sv.checker);
     pthread_mutex_init(&sv.news.lock, NULL);
     cond_init(&sv.news.cond);
     char dir[PATH_BYTES];

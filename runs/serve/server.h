@@ -55,9 +55,7 @@ struct server {
     /* requests that wait for `writing`, whose holder stores all of them in one transaction (completions.c) */
     pthread_mutex_t joining; struct submission *first, **last;
     struct batch front;                  /* threads share it */
-    pthread_mutex_t checking; pthread_cond_t check;      /* batches.c */
-    bool checks; pthread_t checker;      /* checks: it runs; not beside what it reads */
-    bool check_wanted, check_stops;
+    struct thread checker; bool check_wanted;            /* batches.c */
     /* http.c. seats: of the connections that wait for a request, the oldest first; n_seats: of all */
     pthread_mutex_t seating; TAILQ_HEAD(, seat) seats; size_t n_seats;
     const struct route *routes;

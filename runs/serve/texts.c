@@ -38,10 +38,8 @@ static int take_reader(struct server *sv, struct shared_reader **out, const stru
 static int begin(struct server *sv, struct growing *g, const struct job *job, struct err *e)
 {
     return grown_begin(&g->text, sv->reader, job, e) ||
-                   take_reader(sv, &g->reader, job, &g->text.parts.v->params, e) ||
-                   grown_open(&g->text, sv->reader, job, &g->reader->reader, e)
-               ? -1
-               : 0;
+           take_reader(sv, &g->reader, job, &g->text.parts.v->params, e) ||
+           grown_open(&g->text, sv->reader, job, &g->reader->reader, e) ? -1 : 0;
 }
 
 /* The next tokens: 1: there may be more. */

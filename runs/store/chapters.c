@@ -11,14 +11,6 @@
 
 /* ---- submitting ---- */
 
-static int add_row(struct store *s, int64_t job, int64_t after, const struct chapter_spec *c, struct err *e)
-{
-    return db_run(s, e, "INSERT INTO chapter (job, after" CHAPTER_COLUMNS ") SELECT ?1, ?2, "
-                  "CASE WHEN ?3 >= 0 THEN ?3 END, ?4, prompt_tokens, ?5, ?6, ?7 FROM job WHERE id = ?1",
-                  "iiidzzb", job, after, c->carry, c->prompted, c->most, c->n_append, c->append,
-                  c->append ? strlen(c->append) : 0);
-}
-
 /* The place of a chapter in the queue. The walk ends at a job that has its place. */
 #define PLACE(job) \
     "WITH RECURSIVE up(job, d) AS (SELECT " job ", 0 UNION ALL SELECT c.after, d + 1 FROM up JOIN chapter " \
@@ -41,7 +33,10 @@ int chapters_add(struct store *s, int64_t batch, const struct job_spec *v, size_
         const bool old = is_new && !is_new[i];
         if (old ? db_run(s, e, "UPDATE chapter SET after = ?2 WHERE job = ?1 AND sha IS NULL AND NOT EXISTS "
                          "(SELECT 1 FROM job WHERE id = after)", "ii", ids[i], after)
-                : add_row(s, ids[i], after, c, e))
+                : db_run(s, e, "INSERT INTO chapter (job, after" CHAPTER_COLUMNS ") SELECT ?1, ?2, CASE WHEN "
+                         "?3 >= 0 THEN ?3 END, ?4, prompt_tokens, ?5, ?6, ?7 FROM job WHERE id = ?1",
+                         "iiidzzb", ids[i], after, c->carry, c->prompted, c->most, c->n_append, c->append,
+                         c->append ? strlen(c->append) : 0))
             return -1;
     }
     for (size_t i = 0; i < n; i++)

@@ -84,13 +84,6 @@ static int parse_word(struct selection_term *t, const char *word, struct err *e)
     return 0;
 }
 
-/* Whether jobs are selected by what they are, whatever their number. */
-static bool narrows(const struct selection_words *w)
-{
-    return w->state || w->finish || w->loops || w->shorter || w->longer || w->distinct_below ||
-           w->repeats_above;
-}
-
 /* A share, from 0 to 1. */
 static bool parse_share(double *x, const char *text)
 {
@@ -123,7 +116,9 @@ int selection_parse(struct selection *sel, const struct selection_words *w, stru
                                .longer = w->longer, .no_requests = w->no_requests };
     if (w->all && w->n)
         return err_set(e, ERR_INPUT, "--all and \"%s\": only one of them is allowed", w->v[0]);
-    if (!w->all && !w->n && !narrows(w))
+    const bool narrows = w->state || w->finish || w->loops || w->shorter || w->longer || w->distinct_below ||
+                         w->repeats_above;
+    if (!w->all && !w->n && !narrows)
         return err_set(
             e, ERR_INPUT,
             "which jobs? Give numbers (7, 5-90), names (@NAME, @NAME/custom_id), --state STATE or --all");

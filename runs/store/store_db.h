@@ -169,6 +169,8 @@ extern const struct db_rows db_numbers;              /* int64_t */
             list##_free(out); \
         return rc; \
     } \
+    DB_LIST_FREE(list)
+#define DB_LIST_FREE(list) \
     void list##_free(struct list *l) { free(l->v); strings_free(l->text); *l = (struct list){0}; }
 /* For qsort: ascending by the int64_t that an element begins with. */
 int   by_number(const void *a, const void *b);

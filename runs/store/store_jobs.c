@@ -43,10 +43,8 @@ static int open_batch(struct store *s, struct batch *b, struct err *e)
         return 0;
     return db_run(s, e, "INSERT INTO batch (name, created) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING",
                   "tr", b->name, wall_seconds()) ||
-                   db_read(s, e, "SELECT id FROM batch WHERE name = ?1", "t>i", b->name, &b->id) != 1 ||
-                   db_read(s, e, "SELECT coalesce(max(id), 0) FROM job", ">i", &b->last_job) != 1
-               ? -1
-               : 0;
+           db_read(s, e, "SELECT id FROM batch WHERE name = ?1", "t>i", b->name, &b->id) != 1 ||
+           db_read(s, e, "SELECT coalesce(max(id), 0) FROM job", ">i", &b->last_job) != 1 ? -1 : 0;
 }
 
 static int insert_job(struct store *s, int64_t batch, const struct job_spec *r,
@@ -358,12 +356,7 @@ int store_jobs(struct store *s, const int64_t *ids, size_t n, struct job_list *o
     return rc;
 }
 
-void job_list_free(struct job_list *l)
-{
-    free(l->v);
-    strings_free(l->text);
-    *l = (struct job_list){0};
-}
+DB_LIST_FREE(job_list)
 
 int store_estimate(struct store *s, const struct job_list *l, double *seconds, struct err *e)
 {

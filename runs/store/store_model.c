@@ -173,23 +173,17 @@ static int check_readable(struct store *s, int64_t job, const char *before, cons
                    job, before, now);
 }
 
-/* From token `at` on the text of a job is made by the model `now`, before by the model `before`. The first
- * change also says which model made the tokens before it. */
-static int changes_at(struct store *s, int64_t job, size_t at, const char *before, const char *now,
-                      struct err *e)
-{
-    return db_run(s, e, "INSERT INTO part (job, start, fingerprint) SELECT ?1, 0, ?2 WHERE NOT EXISTS "
-                  "(SELECT 1 FROM part WHERE job = ?1 AND fingerprint NOT NULL)" MERGE_PARTS "; "
-                  "INSERT INTO part (job, start, fingerprint) VALUES (?1, ?3, ?4)" MERGE_PARTS,
-                  "itzt", job, before, at, now);
-}
-
 int model_adopt(struct store *s, int64_t job, size_t tokens, const char *before, const char *now, bool record,
                 struct err *e)
 {
     if (tokens && check_readable(s, job, before, now, e))
         return -1;
-    return record && ((tokens && changes_at(s, job, tokens, before, now, e)) ||
+    /* the first change also says which model made the tokens before it */
+    return record && ((tokens && db_run(s, e,
+                           "INSERT INTO part (job, start, fingerprint) SELECT ?1, 0, ?2 WHERE NOT EXISTS "
+                           "(SELECT 1 FROM part WHERE job = ?1 AND fingerprint NOT NULL)" MERGE_PARTS "; "
+                           "INSERT INTO part (job, start, fingerprint) VALUES (?1, ?3, ?4)" MERGE_PARTS,
+                           "itzt", job, before, tokens, now)) ||
                       event_add(s, e, job, ATTEMPT_NOW, "accepted change", CHANGE_FORMAT, "model", now,
                                 before, tokens)) ? -1 : 0;
 }

@@ -195,9 +195,7 @@ static int check_header(struct store *s, struct err *e)
     if (n < (ssize_t)sizeof h || memcmp(h, "SQLite format 3", 16))
         return err_set(e, ERR_INPUT,
                        ERR_PATH "not a database of longhand; it is left as it is, and --db FILE names "
-                       "another "
-                       "one",
-                       s->shown);
+                       "another one", s->shown);
     if (big32(h + 68) != STORE_APPLICATION_ID)
         return err_set(e, ERR_INPUT,
                        ERR_PATH "a database of another program (application_id 0x%08x, longhand's is "

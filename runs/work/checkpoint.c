@@ -24,12 +24,10 @@ struct committer {
     struct store *store;
     double seconds;                      /* between commits */
     void (*told)(void *ctx, int64_t job); void *ctx;     /* NULL: nobody */
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t work, done;
-    /* under the lock */
+    struct thread thread;
+    pthread_cond_t done;
+    /* under the thread's lock */
     struct checkpoint *queues[WORKER_JOBS_MAX]; size_t n_queues;
-    bool stop;
     /* of the committing thread */
     double last_start;                   /* when the last commit began */
     struct checkpoint *committing[WORKER_JOBS_MAX];
@@ -89,12 +87,6 @@ static double *dirty_window(struct checkpoint *c, size_t tokens)
 
 /* ---- the committing thread ---- */
 
-/* Whether tokens or notes wait for a commit. The caller holds the lock. */
-static bool pending(const struct checkpoint *c)
-{
-    return c->n_put > c->n_committed || c->n_notes > c->notes_committed || c->retakes.n;
-}
-
 static bool is_over(const struct checkpoint *c) { return c->status || c->ended; }
 
 /* When the next commit is due: 0: at once; INFINITY: nothing waits. The caller holds the lock. */
@@ -107,7 +99,7 @@ static double next_due(const struct committer *k)
             continue;
         if (c->end || c->flushes_requested > c->flushes_done || (!c->begun && c->n_put > c->n_committed))
             return 0;
-        if (pending(c))
+        if (c->n_put > c->n_committed || c->n_notes > c->notes_committed || c->retakes.n)
             due = k->last_start + k->seconds;
     }
     return due;
@@ -116,14 +108,14 @@ static double next_due(const struct committer *k)
 /* Wait for a reason to commit; false: stop. The caller holds the lock. */
 static bool wait_for_work(struct committer *k)
 {
-    while (!k->stop) {
+    while (!k->thread.stop) {
         const double due = next_due(k);
         if (clock_seconds() >= due)
             return true;
         if (due < INFINITY)
-            cond_wait_until(&k->work, &k->lock, due);
+            cond_wait_until(&k->thread.wake, &k->thread.lock, due);
         else
-            pthread_cond_wait(&k->work, &k->lock);
+            pthread_cond_wait(&k->thread.wake, &k->thread.lock);
     }
     return false;
 }
@@ -225,15 +217,15 @@ static void *commit_thread(void *p)
 {
     struct committer *k = p;
     struct err e;
-    pthread_mutex_lock(&k->lock);
+    pthread_mutex_lock(&k->thread.lock);
     while (wait_for_work(k)) {
         double start = clock_seconds(), cpu = thread_cpu_seconds();
         const size_t n = gather_all(k, start);
         k->last_start = start;
         if (n) {
-            pthread_mutex_unlock(&k->lock);
+            pthread_mutex_unlock(&k->thread.lock);
             store_commit_all(k->store, k->part, n, &e);      /* every part has its own result */
-            pthread_mutex_lock(&k->lock);
+            pthread_mutex_lock(&k->thread.lock);
         }
         const double seconds = clock_seconds() - start;
         cpu = thread_cpu_seconds() - cpu;
@@ -244,7 +236,7 @@ static void *commit_thread(void *p)
         }
         pthread_cond_broadcast(&k->done);
     }
-    pthread_mutex_unlock(&k->lock);
+    pthread_mutex_unlock(&k->thread.lock);
     return NULL;
 }
 
@@ -258,8 +250,7 @@ int committer_open(struct committer **out, const struct store *s, double seconds
     k->seconds = seconds > 0 ? seconds : CHECKPOINT_SECONDS;
     k->told = told;
     k->ctx = ctx;
-    pthread_mutex_init(&k->lock, NULL);
-    cond_init(&k->work);
+    thread_open(&k->thread);
     cond_init(&k->done);
     if (store_reopen(&k->store, s, e) || thread_start(&k->thread, commit_thread, k, "checkpoints", e)) {
         store_close(k->store);
@@ -275,7 +266,7 @@ void committer_close(struct committer *k)
     if (!k)
         return;
     assert(k->n_queues == 0);
-    thread_stop(k->thread, &k->lock, &k->work, &k->stop);
+    thread_stop(&k->thread);
     pthread_cond_destroy(&k->done);
     store_close(k->store);
     free(k);
@@ -334,10 +325,10 @@ int checkpoint_open(struct checkpoint **out, struct committer *k, const struct c
     for (unsigned i = 0; i < COUNTS; i++)
         checkpoint_counter(c, "", i < COUNT_ROUNDS_OF ? counter_names[i] : "jobs",
                            i < COUNT_ROUNDS_OF ? 0 : i - COUNT_ROUNDS_OF + 1);
-    pthread_mutex_lock(&k->lock);
+    pthread_mutex_lock(&k->thread.lock);
     assert(k->n_queues < WORKER_JOBS_MAX);
     k->queues[k->n_queues++] = c;
-    pthread_mutex_unlock(&k->lock);
+    pthread_mutex_unlock(&k->thread.lock);
     *out = c;
     return 0;
 }
@@ -378,7 +369,7 @@ int checkpoint_put(struct checkpoint *c, const int32_t *ids, size_t n, const str
                    struct err *e)
 {
     double start = clock_seconds();
-    pthread_mutex_lock(&c->committer->lock);
+    pthread_mutex_lock(&c->committer->thread.lock);
     assert(n <= c->capacity - c->n_put && !c->end);
     double *sum = dirty_window(c, c->n_put);
     if (n)
@@ -397,8 +388,8 @@ int checkpoint_put(struct checkpoint *c, const int32_t *ids, size_t n, const str
     c->settled = c->next_settled;
     int rc = status(c, e);
     if (wake)
-        pthread_cond_signal(&c->committer->work);
-    pthread_mutex_unlock(&c->committer->lock);
+        pthread_cond_signal(&c->committer->thread.wake);
+    pthread_mutex_unlock(&c->committer->thread.lock);
     memset(c->round_sum, 0, sizeof c->round_sum);
     c->put_seconds = clock_seconds() - start;        /* counted with the next round */
     return rc;
@@ -418,7 +409,7 @@ static void cut_rounds(struct checkpoint *c, size_t at)
 static int take_back(struct checkpoint *c, const struct retake *x, struct err *e)
 {
     while (c->in_commit)
-        pthread_cond_wait(&c->committer->done, &c->committer->lock);
+        pthread_cond_wait(&c->committer->done, &c->committer->thread.lock);
     const int rc = status(c, e);
     assert(x->at >= c->base && x->at - c->base <= c->n_put && !c->end);
     if (rc || retakes_add(&c->retakes, x, e))
@@ -436,10 +427,10 @@ int checkpoint_retake(struct checkpoint *c, const struct retake *x, struct err *
 {
     const double start = clock_seconds();
     struct committer *k = c->committer;
-    pthread_mutex_lock(&k->lock);
+    pthread_mutex_lock(&k->thread.lock);
     const int rc = take_back(c, x, e);
-    pthread_cond_signal(&k->work);
-    pthread_mutex_unlock(&k->lock);
+    pthread_cond_signal(&k->thread.wake);
+    pthread_mutex_unlock(&k->thread.lock);
     c->put_seconds += clock_seconds() - start;
     return rc;
 }
@@ -448,7 +439,7 @@ double checkpoint_put_seconds(const struct checkpoint *c) { return c->earlier_pu
 
 void checkpoint_note(struct checkpoint *c, const char *kind, const char *text)
 {
-    pthread_mutex_lock(&c->committer->lock);
+    pthread_mutex_lock(&c->committer->thread.lock);
     size_t room = c->note_bytes - c->note_used,
            n = utf8_valid_prefix(text, MIN(strlen(text), room ? room - 1 : 0));
     if (c->n_notes < c->notes_max && room) {
@@ -457,26 +448,26 @@ void checkpoint_note(struct checkpoint *c, const char *kind, const char *text)
         copy[n] = 0;
         c->note_used += n + 1;
         c->notes[c->n_notes++] = (struct note){ kind, copy, wall_seconds() };
-        pthread_cond_signal(&c->committer->work);
+        pthread_cond_signal(&c->committer->thread.wake);
     }
-    pthread_mutex_unlock(&c->committer->lock);
+    pthread_mutex_unlock(&c->committer->thread.lock);
 }
 
 /* Wait until flush number `flush`, or the end, is committed. Releases the lock, which the caller holds. */
 static int wait_done(struct checkpoint *c, size_t flush, struct err *e)
 {
-    pthread_cond_signal(&c->committer->work);
+    pthread_cond_signal(&c->committer->thread.wake);
     while (c->status == 0 && (c->end ? !c->ended : c->flushes_done < flush))
-        pthread_cond_wait(&c->committer->done, &c->committer->lock);
+        pthread_cond_wait(&c->committer->done, &c->committer->thread.lock);
     int rc = status(c, e);
-    pthread_mutex_unlock(&c->committer->lock);
+    pthread_mutex_unlock(&c->committer->thread.lock);
     return rc;
 }
 
 int checkpoint_flush(struct checkpoint *c, struct err *e)
 {
     double start = clock_seconds();
-    pthread_mutex_lock(&c->committer->lock);
+    pthread_mutex_lock(&c->committer->thread.lock);
     assert(!c->end);
     int rc = wait_done(c, ++c->flushes_requested, e);
     c->put_seconds += clock_seconds() - start;
@@ -488,9 +479,9 @@ int checkpoint_end(struct checkpoint *c, const struct job_end *end, const struct
     int rc = checkpoint_put(c, NULL, 0, NULL, e);    /* counters added after the last round */
     if (rc)
         return rc;
-    pthread_mutex_lock(&c->committer->lock);
+    pthread_mutex_lock(&c->committer->thread.lock);
     if (last && (rc = take_back(c, last, e))) {
-        pthread_mutex_unlock(&c->committer->lock);
+        pthread_mutex_unlock(&c->committer->thread.lock);
         return rc;
     }
     c->end = end;
@@ -502,14 +493,14 @@ void checkpoint_close(struct checkpoint *c)
     if (!c)
         return;
     struct committer *k = c->committer;
-    pthread_mutex_lock(&k->lock);
+    pthread_mutex_lock(&k->thread.lock);
     while (c->in_commit)
-        pthread_cond_wait(&k->done, &k->lock);
+        pthread_cond_wait(&k->done, &k->thread.lock);
     size_t i = 0;
     while (k->queues[i] != c)
         i++;
     k->queues[i] = k->queues[--k->n_queues];
-    pthread_mutex_unlock(&k->lock);
+    pthread_mutex_unlock(&k->thread.lock);
     free_all(c);
 }
 

@@ -224,9 +224,8 @@ void text_reader_close(struct text_reader *r)
 
 int grown_begin(struct grown_text *g, struct store *s, const struct job *job, struct err *e)
 {
-    return store_input(s, job->id, &g->in, e) || job_parts_read(&g->parts, s, job->id, g->in.parameters, e)
-               ? -1
-               : 0;
+    return store_input(s, job->id, &g->in, e) ||
+           job_parts_read(&g->parts, s, job->id, g->in.parameters, e) ? -1 : 0;
 }
 
 int grown_open(struct grown_text *g, struct store *s, const struct job *job, const struct text_reader *r,
@@ -246,12 +245,6 @@ static size_t bytes_of(const struct replay *y, size_t released)
 {
     const struct emit *m = &y->emit;
     return released + m->n_held + m->stream.n_held;
-}
-
-static void add_thought(struct thoughts *x, const struct replay *y, int32_t id, size_t released)
-{
-    const char *stop = y->emit.stop_string;
-    thoughts_token(x, id, bytes_of(y, released) + (stop ? strlen(stop) : 0));
 }
 
 /* Writes bytes of the text from place `at` on: to the thoughts or to the answer. */
@@ -307,7 +300,8 @@ int grown_more(struct grown_text *g, struct store *s, const struct job *job, con
         }
         const bool wanted = y->at >= part->from;
         replay_token(y, ids[i], &bytes, &n_bytes);
-        add_thought(&g->thoughts, y, ids[i], g->bytes + n_bytes);
+        const size_t stopped = y->emit.stop_string ? strlen(y->emit.stop_string) : 0;
+        thoughts_token(&g->thoughts, ids[i], bytes_of(y, g->bytes + n_bytes) + stopped);
         if (wanted)
             rc = grown_put(g, bytes, n_bytes, part, e);
         else
@@ -377,9 +371,7 @@ int job_read_text(struct text_reader *r, struct store *s, const struct job *job,
     int rc = !f || !x->ends ? err_set(e, ERR_FAILED, "out of memory")
              : grown_begin(&g, s, job, e) || text_reader_open(r, s, job, &g.parts.v->params, e) ||
                      grown_open(&g, s, job, r, e) || grown_more(&g, s, job, r, &part, e) ||
-                     (done && grown_end(&g, job, &part, e))
-                 ? -1
-                 : 0;
+                     (done && grown_end(&g, job, &part, e)) ? -1 : 0;
     if (rc == 0)                         /* what a start mark may follow is text here */
         fwrite(g.early, 1, g.n_early, f);
     if (f && stream_end(f) && rc == 0)

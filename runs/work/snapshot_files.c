@@ -58,10 +58,11 @@ struct snapshot_files {
     struct snapshot_options o;
     char folder[FOLDER_BYTES];
 
-    /* under the lock */
-    pthread_mutex_t lock;
-    pthread_cond_t work, done;
-    bool ended, close;
+    struct thread thread;
+    pthread_cond_t done;
+
+    /* under the thread's lock */
+    bool ended;
     atomic_bool busy;                    /* written under the lock */
     struct snapshot_row next;            /* record of the file in progress */
     uint64_t bytes;                      /* length of the file in progress */
@@ -71,7 +72,6 @@ struct snapshot_files {
     size_t n_files;
 
     /* of the thread */
-    pthread_t thread;
     struct store *store;                 /* NULL: not opened yet */
 };
 
@@ -227,25 +227,25 @@ static int write_and_record(struct snapshot_files *x, struct err *e)
 static void *snapshot_files_thread(void *p)
 {
     struct snapshot_files *x = p;
-    pthread_mutex_lock(&x->lock);
+    pthread_mutex_lock(&x->thread.lock);
     for (;;) {
-        while (!x->busy && !x->close)
-            pthread_cond_wait(&x->work, &x->lock);
-        if (x->close)
+        while (!x->busy && !x->thread.stop)
+            pthread_cond_wait(&x->thread.wake, &x->thread.lock);
+        if (x->thread.stop)
             break;
         struct snapshot_result r = { .tokens = x->next.tokens, .bytes = x->bytes };
-        pthread_mutex_unlock(&x->lock);
+        pthread_mutex_unlock(&x->thread.lock);
         double start = clock_seconds(), cpu = thread_cpu_seconds();
         r.rc = write_and_record(x, &r.err);
         r.seconds = clock_seconds() - start;
         r.cpu_seconds = thread_cpu_seconds() - cpu;
-        pthread_mutex_lock(&x->lock);
+        pthread_mutex_lock(&x->thread.lock);
         x->result = r;
         x->busy = false;
         x->ended = true;
         pthread_cond_broadcast(&x->done);
     }
-    pthread_mutex_unlock(&x->lock);
+    pthread_mutex_unlock(&x->thread.lock);
     return NULL;
 }
 
@@ -265,8 +265,7 @@ int snapshot_files_open(struct snapshot_files **out, const struct store *s, cons
     if (o->n_good)
         memcpy(x->file, o->good, o->n_good * sizeof *o->good);
     x->n_files = o->n_good;
-    pthread_mutex_init(&x->lock, NULL);
-    cond_init(&x->work);
+    thread_open(&x->thread);
     cond_init(&x->done);
     if (thread_start(&x->thread, snapshot_files_thread, x, "snapshots", e)) {
         free(x);
@@ -278,7 +277,7 @@ int snapshot_files_open(struct snapshot_files **out, const struct store *s, cons
 
 size_t snapshot_files_next_start(struct snapshot_files *x, size_t tokens, size_t rows_max)
 {
-    pthread_mutex_lock(&x->lock);
+    pthread_mutex_lock(&x->thread.lock);
     assert(!x->busy);
     size_t i = x->n_files, from = i ? x->file[i - 1].tokens : 0;
     const bool failed = x->result.rc < 0;        /* the last file: the next one absorbs none and is short */
@@ -286,47 +285,47 @@ size_t snapshot_files_next_start(struct snapshot_files *x, size_t tokens, size_t
            (i == STORE_SNAPSHOTS_MAX || (!failed && from - x->file[i - 1].start <= 2 * (tokens - from) &&
                                          tokens - x->file[i - 1].start <= rows_max)))
         from = x->file[--i].start;
-    pthread_mutex_unlock(&x->lock);
+    pthread_mutex_unlock(&x->thread.lock);
     return from;
 }
 
 void snapshot_files_write(struct snapshot_files *x, size_t from, size_t tokens, uint64_t bytes)
 {
-    pthread_mutex_lock(&x->lock);
+    pthread_mutex_lock(&x->thread.lock);
     assert(!x->busy);
     x->next = (struct snapshot_row){ .start = from, .tokens = tokens };
     make_name(x->next.name, x->claim.job, x->claim.attempt, tokens);
     x->bytes = bytes;
     x->busy = true;
     x->ended = false;
-    pthread_cond_signal(&x->work);
-    pthread_mutex_unlock(&x->lock);
+    pthread_cond_signal(&x->thread.wake);
+    pthread_mutex_unlock(&x->thread.lock);
 }
 
 bool snapshot_files_busy(struct snapshot_files *x) { return x->busy; }
 
 bool snapshot_files_result(struct snapshot_files *x, struct snapshot_result *r)
 {
-    pthread_mutex_lock(&x->lock);
+    pthread_mutex_lock(&x->thread.lock);
     bool ended = x->ended;
     if (ended)
         *r = x->result;
     x->ended = false;
-    pthread_mutex_unlock(&x->lock);
+    pthread_mutex_unlock(&x->thread.lock);
     return ended;
 }
 
 void snapshot_files_wait(struct snapshot_files *x, double seconds)
 {
     double due = clock_seconds() + seconds;
-    pthread_mutex_lock(&x->lock);
-    while (x->busy && !cond_wait_until(&x->done, &x->lock, due))
+    pthread_mutex_lock(&x->thread.lock);
+    while (x->busy && !cond_wait_until(&x->done, &x->thread.lock, due))
         ;
     atomic_store(&x->stop, true);
     while (x->busy)
-        pthread_cond_wait(&x->done, &x->lock);
+        pthread_cond_wait(&x->done, &x->thread.lock);
     atomic_store(&x->stop, false);
-    pthread_mutex_unlock(&x->lock);
+    pthread_mutex_unlock(&x->thread.lock);
 }
 
 void snapshot_files_close(struct snapshot_files *x)
@@ -334,7 +333,7 @@ void snapshot_files_close(struct snapshot_files *x)
     if (!x)
         return;
     snapshot_files_wait(x, 0);
-    thread_stop(x->thread, &x->lock, &x->work, &x->close);
+    thread_stop(&x->thread);
     pthread_cond_destroy(&x->done);
     store_close(x->store);
     free(x);

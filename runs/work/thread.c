@@ -7,25 +7,36 @@
 #include <string.h>
 #include <time.h>
 
-int thread_start(pthread_t *t, void *(*run)(void *ctx), void *ctx, const char *purpose, struct err *e)
+void thread_open(struct thread *t)
+{
+    *t = (struct thread){ .runs = false };
+    pthread_mutex_init(&t->lock, NULL);
+    cond_init(&t->wake);
+}
+
+int thread_start(struct thread *t, void *(*run)(void *ctx), void *ctx, const char *purpose, struct err *e)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
-    int rc = pthread_create(t, NULL, run, ctx);
+    int rc = pthread_create(&t->id, NULL, run, ctx);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    t->runs = rc == 0;
     return rc ? err_set(e, ERR_FAILED, "no thread for %s: %s", purpose, strerror(rc)) : 0;
 }
 
-void thread_stop(pthread_t t, pthread_mutex_t *lock, pthread_cond_t *wake, bool *stop)
+void thread_stop(struct thread *t)
 {
-    pthread_mutex_lock(lock);
-    *stop = true;
-    pthread_cond_signal(wake);
-    pthread_mutex_unlock(lock);
-    pthread_join(t, NULL);
-    pthread_mutex_destroy(lock);
-    pthread_cond_destroy(wake);
+    if (!t->runs)
+        return;
+    pthread_mutex_lock(&t->lock);
+    t->stop = true;
+    pthread_cond_signal(&t->wake);
+    pthread_mutex_unlock(&t->lock);
+    pthread_join(t->id, NULL);
+    pthread_mutex_destroy(&t->lock);
+    pthread_cond_destroy(&t->wake);
+    t->runs = false;
 }
 
 void cond_init(pthread_cond_t *c)

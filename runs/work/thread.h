@@ -5,11 +5,15 @@
 
 #include "src/base/base.h"
 
-/* Start a thread with all signals blocked: signals are for the thread that can stop the decode loop.
- * `purpose` is for the message. */
-int  thread_start(pthread_t *t, void *(*run)(void *ctx), void *ctx, const char *purpose, struct err *e);
-/* Set *stop under the lock, signal *wake, wait for the end of the thread, and destroy lock and condition. */
-void thread_stop(pthread_t t, pthread_mutex_t *lock, pthread_cond_t *wake, bool *stop);
+/* A thread, the lock of what it shares, and what wakes it. stop: under the lock, the thread shall end. */
+struct thread { pthread_t id; bool runs; pthread_mutex_t lock; pthread_cond_t wake; bool stop; };
+/* Makes lock and condition, before thread_start. */
+void thread_open(struct thread *t);
+/* Start it with all signals blocked: signals are for the thread that can stop the decode loop. `purpose` is
+ * for the message. */
+int  thread_start(struct thread *t, void *(*run)(void *ctx), void *ctx, const char *purpose, struct err *e);
+/* Tell it to stop, wait for its end, and destroy lock and condition; nothing if it was not started. */
+void thread_stop(struct thread *t);
 /* A condition whose waits end by the clock of clock_seconds. */
 void cond_init(pthread_cond_t *c);
 /* Wait until `due` (clock_seconds) at the latest. Returns whether that time has come. */

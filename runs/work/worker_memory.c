@@ -68,11 +68,6 @@ int worker_open_trained(struct worker *w, enum drafter s, const struct job_param
 
 /* ---- memory ---- */
 
-static size_t buffer_bytes(const struct round_buffers *b)
-{
-    return b->work ? b->logits_bytes + workspace_bytes(b->model, b->pass_rows, b->n_max) : 0;
-}
-
 static bool buffers_fit(const struct worker *w, const struct draft_settings *draft, size_t n_max)
 {
     const struct round_buffers *b = &w->buffers;
@@ -130,7 +125,9 @@ static bool close_drafters(struct worker *w)
 /* Bytes of weights and buffers, on the device. */
 static size_t model_bytes_held(const struct worker *w)
 {
-    return (w->loaded ? w->engine.weight_bytes : 0) + buffer_bytes(&w->buffers);
+    const struct round_buffers *b = &w->buffers;
+    return (w->loaded ? w->engine.weight_bytes : 0) +
+           (b->work ? b->logits_bytes + workspace_bytes(b->model, b->pass_rows, b->n_max) : 0);
 }
 
 size_t worker_held(const struct worker *w)
