@@ -86,8 +86,7 @@ static int add_counters(struct report *r, struct err *e)
 
 /* ---- the text ---- */
 
-/* What the store knows of a text, read in one transaction. */
-/* prompt: of a chat, else NULL */
+/* What the store knows of a text, read in one transaction. prompt: of a chat, else NULL. */
 struct stored { int32_t *ids, *prompt; size_t n, n_prompt; struct span_list spans; };
 
 struct text_pass {                               /* one pass over the tokens of a job */

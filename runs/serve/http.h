@@ -36,21 +36,20 @@ struct call {
 /* answer: 0; -1, and e says why; CALL_CUT: the connection ends without an answer. */
 enum { CALL_CUT = 1 };
 typedef int answer_fn(struct call *c, struct err *e);
-struct job;
 typedef int put_job_fn(struct call *c, struct store *s, const struct job *job, struct err *e);
 typedef bool put_fn(struct call *c, const char *id);
 struct route {
     const char *method, *path;           /* a * stands for one component of the path */
     answer_fn *answer;
+    enum change_kind change;             /* of answer_change and answer_job_priority */
+    put_job_fn *put;                     /* s: a connection of its own */
+    /* answers a failure with a page, under /v1/ if the request has ?page; NULL: with OpenAI's error object */
+    void (*failed)(struct call *c, const char *message);
     bool open;                           /* needs no key */
     /* takes the body in place of call.body, which has at most --max-body bytes; frees its state */
     void (*take)(struct call *c, const char *bytes, size_t n);
     void (*drop)(struct call *c);
-    enum change_kind change;             /* of answer_change and answer_job_priority */
-    put_job_fn *put;                     /* s: a connection of its own */
     const char *what; put_fn *one;       /* of answer_one and answer_ids: `one` writes the object of an id */
-    /* answers a failure with a page, under /v1/ if the request has ?page; NULL: with OpenAI's error object */
-    void (*failed)(struct call *c, const char *message);
 };
 extern const struct route routes[];      /* routes.c; ends with a row without a method */
 

@@ -53,19 +53,17 @@ int answer_jobs(struct call *c, struct err *e)
     return rc ? -1 : 0;
 }
 
-static int about(struct call *c, put_job_fn *put, struct err *e)
+int answer_about(struct call *c, struct err *e)
 {
     struct job_list jobs;
     struct store *s = NULL;
     if (call_job(c, &jobs, e))
         return -1;
-    const int rc = server_connect(c->sv, &s, e) || put(c, s, jobs.v, e);
+    const int rc = server_connect(c->sv, &s, e) || c->route->put(c, s, jobs.v, e);
     store_close(s);
     job_list_free(&jobs);
     return rc ? -1 : 0;
 }
-
-int answer_about(struct call *c, struct err *e) { return about(c, c->route->put, e); }
 
 int put_job(struct call *c, struct store *s, const struct job *job, struct err *e)
 {
@@ -187,7 +185,7 @@ static int change(struct call *c, int priority, struct err *e)
         return see_page(c, page, changed);
     if (!changed)
         return call_fail(c, e, MHD_HTTP_CONFLICT, "job %s is %s", c->id, job_state_name(state));
-    return c->route->change == CHANGE_REMOVE_IDLE ? call_deleted(c, "job") : about(c, put_job, e);
+    return c->route->change == CHANGE_REMOVE_IDLE ? call_deleted(c, "job") : answer_about(c, e);
 }
 
 int answer_change(struct call *c, struct err *e) { return change(c, 0, e); }
@@ -327,7 +325,7 @@ int answer_edit(struct call *c, struct err *e)
     server_tell(c->sv, id);
     bell_ring(&c->sv->bell);
     snprintf(c->id, sizeof c->id, "%" PRId64, id);
-    return about(c, put_job, e);
+    return answer_about(c, e);
 }
 
 /* ---- tokens ---- */

@@ -41,24 +41,18 @@ const char *column_text(sqlite3_stmt *q, int i, struct strings **t, bool *failed
     if (sqlite3_column_type(q, i) == SQLITE_NULL)
         return NULL;
     const void *p = sqlite3_column_blob(q, i);
-    size_t n = (size_t)sqlite3_column_bytes(q, i);
-    struct strings *b = *t;
-    if (!b || b->size - b->used < n + 1) {
-        size_t size = MAX(n + 1, b ? MIN(2 * b->size, (size_t)32768) : (size_t)512);
-        b = malloc(sizeof *b + size);
-        if (!b) {
-            *failed = true;
-            return NULL;
-        }
-        *b = (struct strings){ .next = *t, .size = size };
-        *t = b;
+    const size_t n = (size_t)sqlite3_column_bytes(q, i);
+    struct strings *s = malloc(sizeof *s + n + 1);
+    if (!s) {
+        *failed = true;
+        return NULL;
     }
-    char *s = b->v + b->used;
+    s->next = *t;
+    *t = s;
     if (n)
-        memcpy(s, p, n);
-    s[n] = 0;
-    b->used += n + 1;
-    return s;
+        memcpy(s->v, p, n);
+    s->v[n] = 0;
+    return s->v;
 }
 
 char *column_copy(sqlite3_stmt *q, int i, bool *failed)

@@ -93,8 +93,8 @@ int  db_parts(struct store *s, struct err *e, void *v, size_t n,
 
 /* ---- lists ---- */
 
-/* Blocks of strings that live until their list is freed. */
-struct strings { struct strings *next; size_t used, size; char v[]; };
+/* Strings that live until their list is freed. */
+struct strings { struct strings *next; char v[]; };
 void  strings_free(struct strings *t);
 /* Column `i` of a row as a string in *t. NULL for SQL's NULL; without memory NULL and *failed. */
 const char *column_text(sqlite3_stmt *q, int i, struct strings **t, bool *failed);

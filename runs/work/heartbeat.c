@@ -1,13 +1,7 @@
-/* A worker's sign of life: a thread with its own connection. It raises the worker's beat, a counter in the
- * store, six times per lease, also during prefills and long passes. The lease (store_lease_seconds) is the
- * time after which other workers take a worker whose beat does not change for dead. Once a second the thread
- * checks whether the watched jobs still belong to this worker.
- *
- * A beat that cannot be written is skipped. At worst another worker takes over at the end of the lease. Then
- * store_commit refuses this worker's commits, because its claim no longer holds, and the text stays
- * consistent.
- *
- * The data is struct heartbeat, shared with the worker under a lock. Start at heartbeat_thread. */
+/* A worker's sign of life: a thread with its own connection. It raises the worker's beat six times per lease
+ * (runs/store/owner.h), also during prefills and long passes. Once a second it checks whether the watched
+ * jobs still belong to this worker. A beat that cannot be written is skipped: at worst another worker takes
+ * over at the end of the lease, and the store refuses this worker's commits. Start at heartbeat_thread. */
 #include "runs/work/worker.h"
 
 #include <stdatomic.h>

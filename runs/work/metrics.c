@@ -12,11 +12,6 @@
 
 #include "src/base/cgroup.h"
 
-static int cannot(const char *path, struct err *e)
-{
-    return err_set(e, ERR_INPUT, "--metrics %s: cannot write: %s", path, strerror(errno));
-}
-
 int metrics_open(struct metrics *m, const char *path, struct err *e)
 {
     struct stat st;
@@ -172,7 +167,7 @@ int metrics_write(struct metrics *m, const struct metrics_now *now, struct metri
         if (fd >= 0 && close(fd))
             rc = -1;
         if (rc || (rc = rename(temporary, m->path))) {
-            cannot(m->path, e);
+            err_set(e, ERR_INPUT, "--metrics %s: cannot write: %s", m->path, strerror(errno));
             if (fd >= 0)
                 unlink(temporary);
         }

@@ -15,9 +15,8 @@
  * priority pass it. A job that this worker can never hold stays in the queue. It is named once, when its turn
  * comes, and later jobs pass it. (Where a device has memory of its own, that turn comes when no job runs.)
  *
- * Places. As many jobs run as there are places: N of --parallel N. With auto, runs/work/places.h finds their
- * number by what rounds take. After a trial that failed, the jobs that joined last wait for a place, by
- * priority. They stay with this worker, and no other worker can take them.
+ * Places. As many jobs run as there are places: N of --parallel N; with auto, runs/work/places.h finds their
+ * number. Jobs that wait for a place stay with this worker.
  *
  * Shared beginnings (kvmgr/prefix.h). A job whose text begins as that of a running or an ended job uses the
  * blocks of that job's cache. If a task is still reading that beginning, the job waits for it, and no later

@@ -6,12 +6,10 @@
  *     schedule_job(..) or schedule_queue(..)     schedule.h: work on this job, or on the queue
  *     worker_close(&w)
  *
- * A run reads parameters and tokens from the store and loads the model, which stays loaded for the next
- * job of the same model. It replays the stored tokens through the emission (src/text/emit.h), so stop
- * strings and code points that span an interruption are found. It fills the cache from a snapshot or by
- * prefill. Then it decodes rounds, and hands the tokens and counters of each round to the checkpoint thread
- * (runs/work/checkpoint.h). The next token depends only on the tokens so far, so the text equals the text of
- * an uninterrupted run.
+ * A run loads the model, which stays loaded for the next job, replays the stored tokens (read_text.h), and
+ * fills the cache from a snapshot or by prefill. Then it decodes rounds, and hands the tokens and counters of
+ * each to the checkpoint thread (checkpoint.h). The next token depends only on the tokens so far, so the text
+ * equals the text of an uninterrupted run.
  *
  * Counters. Every field of struct draft_stats is a counter of the store (`counters` in stats.c), so a
  * report shows the same figures as `run`. */
