@@ -92,7 +92,7 @@ struct stored { int32_t *ids, *prompt; size_t n, n_prompt; struct span_list span
 struct text_pass {                               /* one pass over the tokens of a job */
     struct report *r;
     const int32_t *ids; size_t n;
-    const struct span_list *spans; size_t span;
+    const struct span_list *spans;
     struct tokenizer *tokenizer;                 /* borrowed; NULL: none */
     struct decode_stream stream;
     char *piece;                                 /* of a token */
@@ -101,15 +101,6 @@ struct text_pass {                               /* one pass over the tokens of 
     struct distinct whole, window, words;
     struct loop *loop;
 };
-
-static bool is_given(struct text_pass *g, size_t at)
-{
-    const struct text_span *v = g->spans->v;
-    while (g->span < g->spans->n &&
-           (strcmp(v[g->span].kind, "given") || at >= v[g->span].start + v[g->span].n))
-        g->span++;
-    return g->span < g->spans->n && at >= v[g->span].start;
-}
 
 static int add_repetition(struct report *r, const struct repetition *at, bool open, struct err *e)
 {
@@ -156,7 +147,7 @@ static int pass_over_tokens(struct text_pass *g, struct err *e)
     struct repetition at;
     bool before = false;                         /* the previous token was given */
     for (size_t i = 0; i < g->n; i++) {
-        bool given = is_given(g, i);
+        const bool given = token_is_given(g->spans, i);
         if (given) {
             loop_given(g->loop, g->ids[i]);
             if (!before)
@@ -469,56 +460,31 @@ static int read_report(struct report *r, struct store *s, int64_t id, const stru
 
 /* ---- several reports ---- */
 
-static int text_order(const char *a, const char *b) { return strcmp(a ? a : "", b ? b : ""); }
+static bool same_text(const char *a, const char *b) { return strcmp(a ? a : "", b ? b : "") == 0; }
 
-/* Equal for jobs whose speeds can be compared. */
-static int by_comparison(const void *a, const void *b)
+/* Whether the speeds of the jobs can be compared. */
+static bool comparable(const struct report *x, const struct report *y)
 {
-    const struct report *x = *(const struct report *const *)a, *y = *(const struct report *const *)b;
     const struct job *j = x->job, *k = y->job;
-    int d = text_order(x->db, y->db);
-    d = d ? d : (j->prompt_tokens > k->prompt_tokens) - (j->prompt_tokens < k->prompt_tokens);
-    d = d ? d : (j->tokens > k->tokens) - (j->tokens < k->tokens);
-    d = d ? d : text_order(j->model, k->model);
-    return d ? d : text_order(j->numerics, k->numerics);
+    return same_text(x->db, y->db) && j->prompt_tokens == k->prompt_tokens && j->tokens == k->tokens &&
+           same_text(j->model, k->model) && same_text(j->numerics, k->numerics);
 }
 
-/* The plain jobs, sorted; of several that compare equal, the last one in the list counts. */
-static int by_comparison_and_place(const void *a, const void *b)
+/* The last plain job of the list that compares with a job counts. */
+static void find_speedups(struct reports *l)
 {
-    const struct report *x = *(const struct report *const *)a, *y = *(const struct report *const *)b;
-    const int d = by_comparison(a, b);
-    return d ? d : (x < y) - (x > y);
-}
-
-static int find_speedups(struct reports *l, struct err *e)
-{
-    size_t n = 0, kept = 0;
-    struct report **plain = calloc(l->n + 1, sizeof *plain);
-    if (!plain)
-        return no_memory(e);
-    for (size_t i = 0; i < l->n; i++) {
-        struct report *p = &l->v[i];
-        if (p->job->state == JOB_DONE && p->job->numerics && ran_alone(&p->sum) && p->sum.rounds > 0 &&
-            p->sum.rows == p->sum.rounds && p->sum.drafted == 0)
-            plain[n++] = p;
+    for (struct report *r = l->v; r < l->v + l->n; r++) {
+        const bool plain = r->sum.drafted == 0 && r->sum.rows == r->sum.rounds;
+        if (plain || r->job->state != JOB_DONE || !ran_alone(&r->sum))
+            continue;
+        for (const struct report *p = l->v + l->n; p-- > l->v && !r->plain;)
+            if (p->sum.drafted == 0 && p->sum.rows == p->sum.rounds && p->sum.rounds > 0 &&
+                p->job->state == JOB_DONE && p->job->numerics && ran_alone(&p->sum) && comparable(r, p)) {
+                r->sum.speedup =
+                    figure(&r->sum, "tokens_per_second") / figure(&p->sum, "tokens_per_second");
+                r->plain = p->job->id;
+            }
     }
-    qsort(plain, n, sizeof *plain, by_comparison_and_place);
-    for (size_t i = 0; i < n; i++)
-        if (i == 0 || by_comparison(&plain[i], &plain[i - 1]))
-            plain[kept++] = plain[i];
-    for (size_t i = 0; i < l->n && kept; i++) {
-        struct report *r = &l->v[i], **p = NULL;
-        if (r->job->state == JOB_DONE && ran_alone(&r->sum) &&
-            (r->sum.drafted != 0 || r->sum.rows != r->sum.rounds))
-            p = bsearch(&r, plain, kept, sizeof *plain, by_comparison);
-        if (p) {
-            r->sum.speedup = figure(&r->sum, "tokens_per_second") / figure(&(*p)->sum, "tokens_per_second");
-            r->plain = (*p)->job->id;
-        }
-    }
-    free(plain);
-    return 0;
 }
 
 int reports_open(struct reports *l, const struct report_from *from, size_t n, const struct report_options *o,
@@ -541,8 +507,10 @@ int reports_open(struct reports *l, const struct report_from *from, size_t n, co
             l->equal_lengths &= rc != 1 || r->tokens == l->v[0].tokens;
         }
     text_reader_close(&h);
-    if (rc >= 0)
-        rc = find_speedups(l, e) || (o->by && reports_group(l, e)) ? -1 : 0;
+    if (rc >= 0) {
+        find_speedups(l);
+        rc = o->by ? reports_group(l, e) : 0;
+    }
     if (rc == 0)
         reports_find_differences(l);
     if (rc)

@@ -26,12 +26,8 @@ static const char *without_prefix(const char *name)
     return strncmp(name, "drafting.", 9) == 0 ? name + 9 : name;
 }
 
-/* The parameter of this name; `at` is where to look first, because jobs have their parameters in one order.
- */
-static const struct report_parameter *find_parameter(const struct report *r, const char *name, size_t at)
+static const struct report_parameter *find_parameter(const struct report *r, const char *name)
 {
-    if (at < r->n_parameters && is_name(r->parameter[at].name, name))
-        return &r->parameter[at];
     for (size_t i = 0; i < r->n_parameters; i++)
         if (is_name(r->parameter[i].name, name))
             return &r->parameter[i];
@@ -54,7 +50,7 @@ const char *report_own(struct report_value *v, const struct job *j, size_t i)
 }
 
 /* The value of a parameter; .text NULL: the job has no such parameter. */
-static struct report_value value_of(const struct report *r, const char *name, size_t at)
+static struct report_value value_of(const struct report *r, const char *name)
 {
     struct report_value v;
     const char *own;
@@ -64,7 +60,7 @@ static struct report_value value_of(const struct report *r, const char *name, si
             return v;
         }
     v = (struct report_value){ .is_text = true };
-    const struct report_parameter *p = find_parameter(r, name, at);
+    const struct report_parameter *p = find_parameter(r, name);
     if (p) {
         v.text = p->value ? p->value : "null";
         v.is_text = p->is_text;
@@ -206,7 +202,7 @@ static int read_values(struct reports *l, struct err *e)
         bool any = l->n == 0;
         for (size_t i = 0; i < l->n; i++) {
             struct report_value *v = &l->value[i * l->n_by + k];
-            *v = value_of(&l->v[i], l->by[k], SIZE_MAX);
+            *v = value_of(&l->v[i], l->by[k]);
             any |= v->text || v->number[0];
         }
         if (!any)
@@ -281,33 +277,24 @@ void report_group_label(const struct reports *l, const struct report_group *g, c
 
 /* ---- differences ---- */
 
-static bool differs(const struct reports *l, const char *name, size_t at)
+static bool differs(const struct reports *l, const char *name)
 {
-    const struct report_value first = value_of(&l->v[0], name, at);
+    const struct report_value first = value_of(&l->v[0], name);
     for (size_t i = 1; i < l->n; i++) {
-        const struct report_value v = value_of(&l->v[i], name, at);
+        const struct report_value v = value_of(&l->v[i], name);
         if (strcmp(report_value_text(&v), report_value_text(&first)))
             return true;
     }
     return false;
 }
 
-static void add_difference(struct reports *l, const char *name, size_t at)
+static void add_difference(struct reports *l, const char *name)
 {
     for (size_t i = 0; i < l->n_differing; i++)
         if (strcmp(l->differing[i], name) == 0)
             return;
-    if (l->n_differing < REPORT_DIFFERING_MAX && differs(l, name, at))
+    if (l->n_differing < REPORT_DIFFERING_MAX && differs(l, name))
         l->differing[l->n_differing++] = name;
-}
-
-/* Whether the jobs have the same stored parameters, as those of one batch do. */
-static bool same_parameters(const struct reports *l)
-{
-    size_t i = 1;
-    while (i < l->n && strcmp(l->v[i].json, l->v[0].json) == 0)
-        i++;
-    return i == l->n;
 }
 
 /* Parameters of sampling come before those of drafting, of which the drafter is the first, and the seed is
@@ -317,21 +304,21 @@ void reports_find_differences(struct reports *l)
     if (l->n < 2)
         return;
     const struct report *r = &l->v[0];
-    const size_t n = same_parameters(l) ? 0 : r->n_parameters;
-    add_difference(l, "model", SIZE_MAX);
+    const size_t n = r->n_parameters;
+    add_difference(l, "model");
     for (size_t i = 0; i < n; i++)
         if (!strchr(r->parameter[i].name, '.'))
-            add_difference(l, r->parameter[i].name, i);
+            add_difference(l, r->parameter[i].name);
     if (n)
-        add_difference(l, "drafting.drafter", SIZE_MAX);
+        add_difference(l, "drafting.drafter");
     for (size_t i = 0; i < n; i++)
         if (strncmp(r->parameter[i].name, "drafting.", 9) == 0)
-            add_difference(l, r->parameter[i].name, i);
+            add_difference(l, r->parameter[i].name);
     bool named = true;
     for (size_t i = 0; i < l->n; i++)
         named &= l->v[i].job->custom_id != NULL;
     if (!named)
-        add_difference(l, "seed", SIZE_MAX);
+        add_difference(l, "seed");
 }
 
 void report_label(const struct reports *l, const struct report *r, char *out, size_t size)
@@ -339,7 +326,7 @@ void report_label(const struct reports *l, const struct report *r, char *out, si
     size_t n = 0;
     *out = 0;
     for (size_t k = 0; k < l->n_differing && n < size; k++) {
-        const struct report_value v = value_of(r, l->differing[k], SIZE_MAX);
+        const struct report_value v = value_of(r, l->differing[k]);
         const char *s = report_value_text(&v);
         char name[256];
         if (strcmp(l->differing[k], "model") == 0) {
