@@ -23,7 +23,8 @@
 
 struct export_source {                   /* of one database */
     struct store *store;
-    const struct job_list *jobs;         /* a job that was removed meanwhile is an error */
+    /* by number, or all of one batch; a job that was removed meanwhile is an error */
+    const struct job_list *jobs;
 };
 
 /* FORMAT_TEXT ..; output NULL: standard output */
