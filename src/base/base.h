@@ -52,8 +52,8 @@ static inline const char *plural(size_t n, const char *one, const char *many) { 
 /* a*b and a+b in size_t. False when the result does not fit; *out is unchanged then. */
 bool mul_size(size_t a, size_t b, size_t *out);
 bool add_size(size_t a, size_t b, size_t *out);
-/* Room for one more element of `size` bytes after n elements of an array, whose pointer is at `array`. The room
- * doubles. False: no memory, and the array stays. */
+/* Room for one more element of `size` bytes after n elements of the array whose pointer is at `array`. The
+ * room doubles. False: no memory, and the array stays. */
 bool array_grow(void *array, size_t n, size_t size);
 
 /* Zeroed memory, aligned to 64 bytes; NULL when memory is short. Large blocks use huge pages and come
