@@ -1,4 +1,4 @@
-/* Distinct-n. Words get numbers (struct words), and n-grams get numbers as pairs (struct pair_set). Start at
+/* Distinct-n. Words get numbers, and n-grams get numbers as pairs (struct numbers). Start at
  * distinct_symbol. */
 #include "src/text/distinct.h"
 
@@ -9,12 +9,22 @@
 #include "src/base/unicode.h"
 #include "src/text/word_tables.h"
 
-/* ---- numbers for pairs ---- */
+/* ---- numbers for pairs and words ---- */
 
 /* A hash table with open addressing, at most 3/4 full. An n-gram is the pair (number of its first n - 1
- * symbols, its last symbol), so 64 bits hold it exactly. The n-th new pair gets number n; number 0 marks a
- * free slot. */
-struct pair_set { uint64_t *key; uint32_t *number; size_t n, room; };
+ * symbols, its last symbol), so 64 bits hold it exactly. The key of a word is its hash. The n-th new key gets
+ * number n; number 0 marks a free slot. */
+struct numbers { uint64_t *key; uint32_t *number; size_t n, room; };
+
+struct tables {
+    struct numbers grams[DISTINCT_MAX], words;
+    char *bytes; size_t n_bytes, bytes_room;     /* all words, then the word in progress */
+    size_t word;                                 /* start of the word in progress */
+    size_t *end, end_room;                       /* [words.n]: where the bytes of word number i + 1 end */
+    uint32_t *said; size_t n_said, said_room;    /* the numbers of the text's words */
+    char tail[4]; size_t n_tail;                 /* an unfinished code point */
+    size_t offset;                               /* of the tail in the text */
+};
 
 static size_t spread(uint64_t x)
 {
@@ -25,15 +35,15 @@ static size_t spread(uint64_t x)
     return (size_t)(x ^ x >> 32);
 }
 
-static int pair_grow(struct pair_set *s, struct err *e)
+static int grow(struct numbers *s, const char *what, struct err *e)
 {
-    struct pair_set t = { .n = s->n, .room = s->room ? 2 * s->room : 1 << 10 };
+    struct numbers t = { .n = s->n, .room = s->room ? 2 * s->room : 1 << 10 };
     t.key = calloc(t.room, sizeof *t.key);
     t.number = calloc(t.room, sizeof *t.number);
     if (!t.key || !t.number || t.n >= UINT32_MAX / 2) {
         free(t.key);
         free(t.number);
-        return err_set(e, ERR_FAILED, "distinct: out of memory after %zu different n-grams", s->n);
+        return err_set(e, ERR_FAILED, "distinct: out of memory after %zu different %s", s->n, what);
     }
     for (size_t i = 0; i < s->room; i++)
         if (s->number[i]) {
@@ -49,14 +59,23 @@ static int pair_grow(struct pair_set *s, struct err *e)
     return 0;
 }
 
-/* The number of (a, b); a new pair gets the next number. */
-static int pair_number(struct pair_set *s, uint32_t a, uint32_t b, uint32_t *number, struct err *e)
+/* Whether the word in progress is the word of this number. */
+static bool is_word(const struct distinct *d, uint32_t number)
 {
-    uint64_t key = (uint64_t)a << 32 | b;
-    if (4 * (s->n + 1) > 3 * s->room && pair_grow(s, e))
+    const struct tables *w = d->tables;
+    size_t n;
+    const char *word = distinct_word(d, number, &n);
+    return n == w->n_bytes - w->word && memcmp(word, w->bytes + w->word, n) == 0;
+}
+
+/* The number of a key, which of a word is that of the word in progress; a new one gets the next number. */
+static int number_of(struct distinct *d, struct numbers *s, uint64_t key, uint32_t *number, struct err *e)
+{
+    const bool word = s == &d->tables->words;
+    if (4 * (s->n + 1) > 3 * s->room && grow(s, word ? "words" : "n-grams", e))
         return -1;
     size_t i = spread(key) & (s->room - 1);
-    while (s->number[i] && s->key[i] != key)
+    while (s->number[i] && !(s->key[i] == key && (!word || is_word(d, s->number[i]))))
         i = (i + 1) & (s->room - 1);
     if (!s->number[i]) {
         s->key[i] = key;
@@ -66,104 +85,49 @@ static int pair_number(struct pair_set *s, uint32_t a, uint32_t b, uint32_t *num
     return 0;
 }
 
-static void pair_close(struct pair_set *s)
-{
-    if (s) {
-        free(s->key);
-        free(s->number);
-    }
-    free(s);
-}
+/* ---- words ---- */
 
-/* ---- numbers for words ---- */
-
-struct words {
-    struct { size_t at, n; uint64_t hash; uint32_t number; } *slot;   /* number 0: free */
-    size_t n, room;
-    char *bytes; size_t n_bytes, bytes_room;     /* all words, then the word in progress */
-    size_t word;                                 /* start of the word in progress */
-    size_t *end, end_room;                       /* [n]: where the bytes of word number i + 1 end */
-    uint32_t *said; size_t n_said, said_room;    /* the numbers of the text's words */
-    char tail[4]; size_t n_tail;                 /* an unfinished code point */
-    size_t offset;                               /* of the tail in the text */
-};
-
-static int words_grow(struct words *w, struct err *e)
-{
-    size_t room = w->room ? 2 * w->room : 1 << 10;
-    void *p = calloc(room, sizeof *w->slot);
-    __typeof__(w->slot) old = w->slot, slot = p;
-    if (!slot)
-        return err_set(e, ERR_FAILED, "distinct: out of memory after %zu different words", w->n);
-    for (size_t i = 0; i < w->room; i++)
-        if (old[i].number) {
-            size_t j = old[i].hash & (room - 1);
-            while (slot[j].number)
-                j = (j + 1) & (room - 1);
-            slot[j] = old[i];
-        }
-    free(old);
-    w->slot = slot;
-    w->room = room;
-    return 0;
-}
-
-static int word_append(struct words *w, uint32_t c, struct err *e)
-{
-    if (w->bytes_room - w->n_bytes < 4) {
-        size_t room = w->bytes_room ? 2 * w->bytes_room : 1 << 16;
-        char *p = realloc(w->bytes, room);
-        if (!p)
-            return err_set(e, ERR_FAILED, "distinct: out of memory (%zu bytes)", room);
-        w->bytes = p;
-        w->bytes_room = room;
-    }
-    w->n_bytes += utf8_put(w->bytes + w->n_bytes, c);
-    return 0;
-}
-
-/* *list with room for one more element of `size` bytes after n. */
-static int room_for_one(void *list, size_t *room, size_t n, size_t size, struct err *e)
+/* *list with room for `more` elements of `size` bytes after n. */
+static int room_for(void *list, size_t *room, size_t n, size_t more, size_t size, struct err *e)
 {
     void **v = list;
-    if (n < *room)
+    if (n + more <= *room)
         return 0;
-    const size_t more = *room ? 2 * *room : 1 << 10;
-    void *p = realloc(*v, more * size);
+    const size_t grown = *room ? 2 * *room : 1 << 10;
+    void *p = realloc(*v, grown * size);
     if (!p)
-        return err_set(e, ERR_FAILED, "distinct: out of memory after %zu words", n);
+        return err_set(e, ERR_FAILED, "distinct: out of memory (%zu bytes)", grown * size);
     *v = p;
-    *room = more;
+    *room = grown;
+    return 0;
+}
+
+static int word_append(struct tables *w, uint32_t c, struct err *e)
+{
+    if (room_for(&w->bytes, &w->bytes_room, w->n_bytes, 4, 1, e))
+        return -1;
+    w->n_bytes += utf8_put(w->bytes + w->n_bytes, c);
     return 0;
 }
 
 /* Ends the word in progress, if there is one. */
 static int word_end(struct distinct *d, struct err *e)
 {
-    struct words *w = d->words;
-    size_t n = w->n_bytes - w->word;
+    struct tables *w = d->tables;
+    const size_t n = w->n_bytes - w->word, known = w->words.n;
+    uint32_t number;
     if (n == 0)
         return 0;
-    if ((4 * (w->n + 1) > 3 * w->room && words_grow(w, e)) ||
-        room_for_one(&w->end, &w->end_room, w->n, sizeof *w->end, e) ||
-        room_for_one(&w->said, &w->said_room, w->n_said, sizeof *w->said, e))
+    if (number_of(d, &w->words, hash64(HASH64_INIT, w->bytes + w->word, n), &number, e) ||
+        room_for(&w->end, &w->end_room, known, 1, sizeof *w->end, e) ||
+        room_for(&w->said, &w->said_room, w->n_said, 1, sizeof *w->said, e))
         return -1;
-    uint64_t hash = spread(hash64(HASH64_INIT, w->bytes + w->word, n));
-    size_t i = hash & (w->room - 1);
-    while (w->slot[i].number && !(w->slot[i].hash == hash && w->slot[i].n == n &&
-                                  !memcmp(w->bytes + w->slot[i].at, w->bytes + w->word, n)))
-        i = (i + 1) & (w->room - 1);
-    if (w->slot[i].number) {
-        w->n_bytes = w->word;                    /* a known word: drop the second copy */
-    } else {
-        w->slot[i].at = w->word;
-        w->slot[i].n = n;
-        w->slot[i].hash = hash;
-        w->slot[i].number = (uint32_t)++w->n;
-        w->word = w->end[w->n - 1] = w->n_bytes;
-    }
-    w->said[w->n_said++] = w->slot[i].number;
-    return distinct_symbol(d, w->slot[i].number, e);
+    if (number <= known)
+        w->n_bytes = w->word;                    /* drop the second copy */
+    else
+        w->word = w->end[known] = w->n_bytes;
+    w->said[w->n_said++] = number;
+    return distinct_symbol(d, number, e);
 }
 
 /* The number of rows of a table that have a smaller first number than c. Rows of `row` numbers ascend. */
@@ -196,12 +160,12 @@ static int word_point(struct distinct *d, uint32_t c, struct err *e)
     if (!in_word(c))
         return word_end(d, e);
     if (c < 0x80)
-        return word_append(d->words, c - 'A' < 26u ? c | 0x20 : c, e);
+        return word_append(d->tables, c - 'A' < 26u ? c | 0x20 : c, e);
     const size_t at = rows_below(case_folds, n, sizeof *case_folds / sizeof c, c);
     if (at == n || case_folds[at].from != c)
-        return word_append(d->words, c, e);
+        return word_append(d->tables, c, e);
     for (size_t i = 0; i < 3 && case_folds[at].to[i]; i++)
-        if (word_append(d->words, case_folds[at].to[i], e))
+        if (word_append(d->tables, case_folds[at].to[i], e))
             return -1;
     return 0;
 }
@@ -210,28 +174,24 @@ static int word_point(struct distinct *d, uint32_t c, struct err *e)
 
 int distinct_open(struct distinct *d, struct err *e)
 {
-    bool ok = true;
-    *d = (struct distinct){0};
-    for (size_t i = 0; i < DISTINCT_MAX; i++)
-        ok &= (d->grams[i] = calloc(1, sizeof *d->grams[i])) != NULL;
-    ok &= (d->words = calloc(1, sizeof *d->words)) != NULL;
-    if (ok)
-        return 0;
-    distinct_close(d);
-    return err_set(e, ERR_FAILED, "distinct: out of memory");
+    *d = (struct distinct){ .tables = calloc(1, sizeof *d->tables) };
+    return d->tables ? 0 : err_set(e, ERR_FAILED, "distinct: out of memory");
 }
 
 void distinct_close(struct distinct *d)
 {
-    for (size_t i = 0; i < DISTINCT_MAX; i++)
-        pair_close(d->grams[i]);
-    if (d->words) {
-        free(d->words->slot);
-        free(d->words->bytes);
-        free(d->words->end);
-        free(d->words->said);
+    struct tables *t = d->tables;
+    for (size_t i = 0; t && i <= DISTINCT_MAX; i++) {
+        const struct numbers *s = i < DISTINCT_MAX ? &t->grams[i] : &t->words;
+        free(s->key);
+        free(s->number);
     }
-    free(d->words);
+    if (t) {
+        free(t->bytes);
+        free(t->end);
+        free(t->said);
+    }
+    free(t);
     *d = (struct distinct){0};
 }
 
@@ -242,10 +202,10 @@ int distinct_symbol(struct distinct *d, uint32_t symbol, struct err *e)
     for (size_t i = 0; i < n; i++) {             /* n-grams of i + 1 symbols that end here */
         uint32_t before = i ? longer : 0;
         longer = d->suffix[i];
-        if (pair_number(d->grams[i], before, symbol, &d->suffix[i], e))
+        if (number_of(d, &d->tables->grams[i], (uint64_t)before << 32 | symbol, &d->suffix[i], e))
             return -1;
         d->total[i]++;
-        d->different[i] = d->grams[i]->n;
+        d->different[i] = d->tables->grams[i].n;
     }
     d->n_suffix = n;
     return 0;
@@ -253,7 +213,7 @@ int distinct_symbol(struct distinct *d, uint32_t symbol, struct err *e)
 
 int distinct_text(struct distinct *d, const char *s, size_t n, struct err *e)
 {
-    struct words *w = d->words;
+    struct tables *w = d->tables;
     size_t i = 0;
     uint32_t c;
     if (w->n_tail) {                             /* finish the code point that the last piece cut */
@@ -287,8 +247,8 @@ int distinct_text(struct distinct *d, const char *s, size_t n, struct err *e)
 
 int distinct_end(struct distinct *d, struct err *e)
 {
-    if (d->words->n_tail)
-        return err_set(e, ERR_INPUT, "invalid UTF-8 at offset %zu", d->words->offset);
+    if (d->tables->n_tail)
+        return err_set(e, ERR_INPUT, "invalid UTF-8 at offset %zu", d->tables->offset);
     return word_end(d, e);
 }
 
@@ -300,14 +260,14 @@ double distinct_ratio(const struct distinct *d, size_t n)
 
 const uint32_t *distinct_words(const struct distinct *d, size_t *n)
 {
-    *n = d->words->n_said;
-    return d->words->said;
+    *n = d->tables->n_said;
+    return d->tables->said;
 }
 
 const char *distinct_word(const struct distinct *d, uint32_t number, size_t *n_bytes)
 {
-    const struct words *w = d->words;
-    assert(number >= 1 && number <= w->n);
+    const struct tables *w = d->tables;
+    assert(number >= 1 && number <= w->words.n);
     const size_t from = number > 1 ? w->end[number - 2] : 0;
     *n_bytes = w->end[number - 1] - from;
     return w->bytes + from;

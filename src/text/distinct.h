@@ -14,14 +14,11 @@
 
 enum { DISTINCT_MAX = 4 };
 
-struct pair_set;                     /* (number, number) -> number, in order of first appearance */
-
 struct distinct {                    /* {0} is closed */
     size_t total[DISTINCT_MAX], different[DISTINCT_MAX];   /* n-grams of n = index + 1 symbols */
-    struct pair_set *grams[DISTINCT_MAX];
     uint32_t suffix[DISTINCT_MAX];   /* numbers of the last 1, 2, .. symbols as one n-gram */
     size_t n_suffix;
-    struct words *words;             /* texts: word -> number, and the word in progress */
+    struct tables *tables;           /* n-gram -> number, word -> number, and the word in progress */
 };
 
 int  distinct_open(struct distinct *d, struct err *e);
