@@ -1,4 +1,4 @@
-/* Reads whole texts into memory. text_read is the entry. */
+/* Reads inputs, in pieces or as whole texts in memory. Start at text_read. */
 #include "src/base/input.h"
 
 #include <errno.h>
@@ -10,51 +10,60 @@
 
 #include "src/base/stopping.h"
 
+const char *input_name(const char *path) { return strcmp(path, "-") ? path : "standard input"; }
+
+int input_open(const char *path, struct err *e)
+{
+    const int fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
+    if (fd < 0)
+        err_set(e, ERR_INPUT, ERR_FILE ": cannot open: %s", path, strerror(errno));
+    return fd;
+}
+
+ssize_t input_read(int fd, const char *path, void *p, size_t n, struct err *e)
+{
+    ssize_t r;
+    while ((r = read(fd, p, n)) < 0 && errno == EINTR && !stop_signal)
+        ;
+    if (r < 0)
+        err_set(e, stop_signal ? ERR_FAILED : ERR_INPUT, ERR_FILE ": cannot read: %s", input_name(path),
+                stop_signal ? stop_signal_name() : strerror(errno));
+    return r;
+}
+
+void input_close(int fd)
+{
+    if (fd > STDIN_FILENO)
+        close(fd);
+}
+
 int text_read(char **data, size_t *n, const char *path, struct err *e)
 {
-    bool std = strcmp(path, "-") == 0;
-    const char *name = std ? "standard input" : path;
     size_t size = 0, room = 0;
+    ssize_t r = 1;
     char *p = NULL;
-    int fd = std ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return err_set(e, ERR_INPUT, ERR_FILE ": cannot open: %s", name, strerror(errno));
-    for (;;) {
+    const int fd = input_open(path, e);
+    while (fd >= 0 && r > 0) {
         if (room - size < 2) {
             room = room ? room * 2 : 1 << 16;
             char *q = size > TEXT_BYTES_MAX ? NULL : realloc(p, room);
-            if (!q) {
-                if (size > TEXT_BYTES_MAX)
-                    err_set(e, ERR_INPUT, ERR_FILE ": more than %d bytes", name, TEXT_BYTES_MAX);
-                else
-                    err_set(e, ERR_FAILED, ERR_FILE ": out of memory (%zu bytes)", name, room);
-                goto fail;
-            }
-            p = q;
+            r = q ? r : size > TEXT_BYTES_MAX
+                    ? err_set(e, ERR_INPUT, ERR_FILE ": more than %d bytes", input_name(path), TEXT_BYTES_MAX)
+                    : err_set(e, ERR_FAILED, ERR_FILE ": out of memory (%zu bytes)", input_name(path), room);
+            p = q ? q : p;
         }
-        ssize_t r = read(fd, p + size, room - size - 1);
-        if (r < 0 && errno == EINTR && !stop_signal)
-            continue;
-        if (r < 0) {
-            err_set(e, stop_signal ? ERR_FAILED : ERR_INPUT, ERR_FILE ": cannot read: %s", name,
-                    stop_signal ? stop_signal_name() : strerror(errno));
-            goto fail;
-        }
-        if (r == 0)
-            break;
-        size += (size_t)r;
+        if (r > 0 && (r = input_read(fd, path, p + size, room - size - 1, e)) > 0)
+            size += (size_t)r;
     }
-    if (!std)
-        close(fd);
+    input_close(fd);
+    if (fd < 0 || r < 0) {
+        free(p);
+        return -1;
+    }
     p[size] = 0;
     *data = p;
     *n = size;
     return 0;
-fail:
-    if (!std)
-        close(fd);
-    free(p);
-    return -1;
 }
 
 int text_check_utf8(const char *what, const char *s, size_t n, struct err *e)
@@ -70,7 +79,7 @@ int text_read_utf8(char **data, size_t *n, const char *path, struct err *e)
 {
     if (text_read(data, n, path, e))
         return -1;
-    if (text_check_utf8(strcmp(path, "-") ? path : "standard input", *data, *n, e)) {
+    if (text_check_utf8(input_name(path), *data, *n, e)) {
         free(*data);
         *data = NULL;
         return -1;
@@ -90,7 +99,7 @@ int text_read_prompt(char **data, size_t *n, const char *path, struct err *e)
 {
     if (text_read_utf8(data, n, path, e))
         return -1;
-    if (text_check_nul(strcmp(path, "-") ? path : "standard input", *data, *n, e)) {
+    if (text_check_nul(input_name(path), *data, *n, e)) {
         free(*data);
         *data = NULL;
         return -1;

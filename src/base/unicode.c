@@ -9,10 +9,8 @@
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-/* Index of the last row of a sorted table whose first field is <= c. */
-#define LAST_ROW(table, field, c, at) do { size_t hi_ = COUNT(table); at = 0; \
-    while (hi_ - at > 1) { size_t mid_ = at + (hi_ - at) / 2; \
-                           if (table[mid_].field <= (c)) at = mid_; else hi_ = mid_; } } while (0)
+/* Index of the last row of a sorted table whose first member is <= c. */
+#define LAST_ROW(table, c) (rows_below(table, COUNT(table), sizeof *(table), (c) + 1) - 1)
 
 unsigned unicode_class(uint32_t c)
 {
@@ -23,9 +21,7 @@ unsigned unicode_class(uint32_t c)
             return UNI_NUMBER | UNI_WORD;
         return c == ' ' || c - 9 < 5 ? UNI_SPACE : c == '_' ? UNI_WORD : 0;
     }
-    size_t at;
-    LAST_ROW(class_runs, from, c, at);
-    return class_runs[at].bits;
+    return class_runs[LAST_ROW(class_runs, c)].bits;
 }
 
 bool unicode_is_space(uint32_t c)
@@ -37,11 +33,9 @@ bool unicode_is_space(uint32_t c)
 
 uint32_t unicode_fold(uint32_t c)
 {
-    size_t at;
-    LAST_ROW(folds, first, c, at);
-    const bool folds_c = c >= folds[at].first && c <= folds[at].last &&
-                         (c - folds[at].first) % folds[at].step == 0;
-    return folds_c ? c + (uint32_t)folds[at].delta : c;
+    const size_t at = rows_below(folds, COUNT(folds), sizeof *folds, c + 1);
+    const bool folds_c = at && c <= folds[at - 1].last && (c - folds[at - 1].first) % folds[at - 1].step == 0;
+    return folds_c ? c + (uint32_t)folds[at - 1].delta : c;
 }
 
 size_t unicode_rstrip(const char *s, size_t n)
@@ -96,9 +90,7 @@ static uint32_t combining_class(uint32_t c)
 {
     if (c < FIRST_MARK)
         return 0;
-    size_t at;
-    LAST_ROW(ccc_runs, from, c, at);
-    return ccc_runs[at].ccc;
+    return ccc_runs[LAST_ROW(ccc_runs, c)].ccc;
 }
 
 /* Writes the full canonical decomposition of c; returns the number of code points, 1..4. */
@@ -111,9 +103,9 @@ static size_t decompose(uint32_t c, uint32_t to[4])
         to[2] = T_BASE + t;
         return t ? 3 : 2;
     }
-    size_t at, n = 0;
-    LAST_ROW(decompositions, from, c, at);
-    if (decompositions[at].from != c) {
+    size_t n = 0;
+    const size_t at = rows_below(decompositions, COUNT(decompositions), sizeof *decompositions, c);
+    if (at == COUNT(decompositions) || decompositions[at].from != c) {
         to[0] = c;
         return 1;
     }

@@ -39,5 +39,19 @@ static inline size_t utf8_length(unsigned char first)
     return first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
 }
 
+/* The number of rows of a sorted table whose first member, a uint32_t, is below c. size: of a row. */
+static inline size_t rows_below(const void *table, size_t n, size_t size, uint32_t c)
+{
+    size_t lo = 0;
+    while (lo < n) {
+        const size_t mid = lo + (n - lo) / 2;
+        if (*(const uint32_t *)(const void *)((const char *)table + mid * size) < c)
+            lo = mid + 1;
+        else
+            n = mid;
+    }
+    return lo;
+}
+
 /* Normalisation form C of s[0..n); free(*out). Time is linear in n for every text. -1: out of memory. */
 int unicode_nfc(char **out, size_t *n_out, const char *s, size_t n);

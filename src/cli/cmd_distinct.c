@@ -1,12 +1,8 @@
 /* longhand distinct: Distinct-n of texts. Files are read in pieces; src/text/distinct.h counts. Start
  * at cmd_distinct. */
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
+#include "src/base/input.h"
 #include "src/base/output.h"
 #include "src/base/sheet.h"
 #include "src/cli/verbs.h"
@@ -15,26 +11,17 @@
 static int read_words(struct distinct *d, const char *path, struct err *e)
 {
     enum { PIECE = 1 << 16 };
-    bool std = strcmp(path, "-") == 0;
-    const char *name = std ? "standard input" : path;
     char *piece = malloc(PIECE);
-    int fd = std ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC), rc = 0;
+    const int fd = piece ? input_open(path, e) : err_set(e, ERR_FAILED, "out of memory");
+    int rc = fd < 0 ? -1 : 0;
     ssize_t n = 0;
-    if (!piece)
-        rc = err_set(e, ERR_FAILED, "out of memory");
-    else if (fd < 0)
-        rc = err_set(e, ERR_INPUT, "%s: cannot open: %s", name, strerror(errno));
-    while (rc == 0 && ((n = read(fd, piece, PIECE)) > 0 || (n < 0 && errno == EINTR)))
-        if (n > 0 && distinct_text(d, piece, (size_t)n, e))
-            rc = err_while(e, "%s", name);
-    if (rc == 0 && n < 0)
-        rc = err_set(e, ERR_INPUT, "%s: cannot read: %s", name, strerror(errno));
-    if (rc == 0 && distinct_end(d, e))
-        rc = err_while(e, "%s", name);
-    if (fd >= 0 && !std)
-        close(fd);
+    while (rc == 0 && (n = input_read(fd, path, piece, PIECE, e)) > 0)
+        rc = distinct_text(d, piece, (size_t)n, e) ? err_while(e, "%s", input_name(path)) : 0;
+    if (rc == 0 && n == 0 && distinct_end(d, e))
+        rc = err_while(e, "%s", input_name(path));
+    input_close(fd);
     free(piece);
-    return rc;
+    return rc || n < 0 ? -1 : 0;
 }
 
 struct found { const char *file; size_t words; struct row rows[DISTINCT_MAX + 1]; };

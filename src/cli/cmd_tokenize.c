@@ -1,134 +1,41 @@
-/* longhand tokenize: texts to token ids and back, whole or line by line (--jsonl). struct lines reads
- * lines; start at tokenize_lines and tokenize_whole. */
-#include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
-#include <limits.h>
+/* longhand tokenize: texts to token ids and back, whole or line by line (--jsonl). Start at tokenize_lines
+ * and tokenize_whole. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "src/base/input.h"
 #include "src/base/json.h"
 #include "src/base/json_write.h"
 #include "src/base/output.h"
 #include "src/cli/verbs.h"
+#include "src/request/batch_line.h"
 #include "src/request/chat_options.h"
 #include "src/request/model_options.h"
 #include "src/text/tokenizer.h"
 
 enum { LINE_BYTES_MAX = 1 << 30, INPUT_BYTES = 1 << 20 };
 
-/* Reads the lines of a file one at a time. Before a read that may block, the output so far is flushed. */
+/* A file of which getline reads one line after the other. */
 struct lines {
-    int fd; const char *name;
-    char *buf; size_t from, to, room;
-    size_t number;                   /* of the current line, from 1 */
-    bool end;
+    int fd; const char *path;
+    size_t number, bytes;            /* of lines, and of the line that is read; a buffer is not exact */
+    bool failed; struct err *e;
 };
 
-static int lines_open(struct lines *l, const char *path, struct err *e)
+/* Before a read that may block, the output so far is flushed. */
+static ssize_t lines_fill(void *of, char *p, size_t n)
 {
-    bool std = !path || strcmp(path, "-") == 0;
-    *l = (struct lines){ .fd = std ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC),
-                         .name = std ? "standard input" : path, .room = INPUT_BYTES };
-    if (l->fd < 0)
-        return err_set(e, ERR_INPUT, "%s: cannot open: %s", path, strerror(errno));
-    l->buf = malloc(l->room);
-    return l->buf ? 0 : err_set(e, ERR_FAILED, "out of memory");
-}
-
-static void lines_close(struct lines *l)
-{
-    if (l->fd > STDIN_FILENO)
-        close(l->fd);
-    free(l->buf);
-}
-
-static int lines_fill(struct lines *l, struct err *e)
-{
-    if (l->from > 0) {
-        memmove(l->buf, l->buf + l->from, l->to - l->from);
-        l->to -= l->from;
-        l->from = 0;
-    }
-    if (l->to == l->room) {
-        char *p = l->room >= LINE_BYTES_MAX ? NULL : realloc(l->buf, 2 * l->room);
-        if (!p)
-            return err_set(e, ERR_INPUT, "%s: line %zu is longer than %zu bytes", l->name, l->number + 1,
-                           l->room);
-        l->buf = p;
-        l->room *= 2;
-    }
-    if (stdout_finish(e))
-        return -1;
-    for (;;) {
-        ssize_t r = read(l->fd, l->buf + l->to, l->room - l->to);
-        if (r < 0 && errno == EINTR)
-            continue;
-        if (r < 0)
-            return err_set(e, ERR_INPUT, "%s: cannot read: %s", l->name, strerror(errno));
-        l->end = r == 0;
-        l->to += (size_t)r;
-        return 0;
-    }
-}
-
-/* The next line, without its line end; valid until the next call. Returns 1, 0 at the end of the file, or
- * -1. */
-static int lines_next(struct lines *l, char **line, size_t *n, struct err *e)
-{
-    size_t seen = 0;
-    for (;;) {
-        char *nl = memchr(l->buf + l->from + seen, '\n', l->to - l->from - seen);
-        if (nl || (l->end && l->to > l->from)) {
-            *line = l->buf + l->from;
-            *n = (nl ? (size_t)(nl - l->buf) : l->to) - l->from;
-            l->from += *n + (nl != NULL);
-            l->number++;
-            return 1;
-        }
-        if (l->end)
-            return 0;
-        seen = l->to - l->from;
-        if (lines_fill(l, e))
-            return -1;
-    }
-}
-
-/* ---- one line of JSON ---- */
-
-/* Checks a line; `name` holds what messages call it. */
-static int line_value(struct json *v, char name[PATH_BYTES + 32], const struct lines *l, const char *line,
-                      size_t n, struct err *e)
-{
-    snprintf(name, PATH_BYTES + 32, "%s: line %zu", l->name, l->number);
-    return js_check_with_nul(v, name, line, n, e);
-}
-
-/* Reads a JSON array of ids into (*ids)[0..*n_ids), which has room for *room and grows. */
-static int line_ids(const struct json *v, int32_t **ids, size_t *n_ids, size_t *room, struct err *e)
-{
-    struct json x;
-    size_t id;
-    if (js_kind(v) != JS_ARRAY)
-        return js_bad(v, e, "allowed is an array of token ids");
-    *n_ids = 0;
-    for (struct js_walk w = js_walk(v); js_next(&w, NULL, &x);) {
-        if (js_whole_size(&x, 0, INT32_MAX, &id, e))
-            return -1;
-        if (*n_ids == *room) {
-            size_t more = *room ? 2 * *room : 1024;
-            int32_t *q = realloc(*ids, more * sizeof *q);
-            if (!q)
-                return err_set(e, ERR_FAILED, "out of memory");
-            *ids = q;
-            *room = more;
-        }
-        (*ids)[(*n_ids)++] = (int32_t)id;
-    }
-    return 0;
+    struct lines *l = of;
+    ssize_t r = -1;
+    if (l->bytes > LINE_BYTES_MAX)
+        err_set(l->e, ERR_INPUT, "%s: line %zu is longer than %d bytes", input_name(l->path), l->number + 1,
+                LINE_BYTES_MAX);
+    else if (stdout_finish(l->e) == 0)
+        r = input_read(l->fd, l->path, p, n, l->e);
+    l->failed = r < 0;
+    l->bytes += r > 0 ? (size_t)r : 0;
+    return r;
 }
 
 static void put_id(int32_t id)
@@ -184,25 +91,47 @@ static int decode_ids(const struct tokenizer *t, const int32_t *ids, size_t n_id
     return 0;
 }
 
+/* One line of JSON. `name` is what messages call it. */
+static int tokenize_line(const struct tokenizer *t, const char *name, char *line, size_t n, bool decode,
+                         struct err *e)
+{
+    struct json v;
+    int32_t *ids;
+    size_t n_ids;
+    if (js_check_with_nul(&v, name, line, n, e))
+        return -1;
+    if (!decode)
+        return encode_line(t, line, &v, e);
+    if (js_kind(&v) != JS_ARRAY)
+        return js_bad(&v, e, "allowed is an array of token ids");
+    if (batch_line_ids(&v, INT32_MAX, &ids, &n_ids, e))
+        return -1;
+    const int rc = decode_ids(t, ids, n_ids, true, e);
+    free(ids);
+    return rc ? err_while(e, "%s", name) : 0;
+}
+
 static int tokenize_lines(const struct tokenizer *t, const char *path, bool decode, struct err *e)
 {
-    struct lines l;
-    struct json v;
-    char name[PATH_BYTES + 32], *line;
-    int32_t *ids = NULL;
-    size_t n, n_ids = 0, room = 0;
-    int more = 0, rc = lines_open(&l, path, e);
-    while (rc == 0 && (more = lines_next(&l, &line, &n, e)) > 0) {
-        rc = line_value(&v, name, &l, line, n, e);
-        if (rc == 0 && !decode)
-            rc = encode_line(t, line, &v, e);
-        else if (rc == 0 && (rc = line_ids(&v, &ids, &n_ids, &room, e)) == 0 &&
-                 (rc = decode_ids(t, ids, n_ids, true, e)))
-            err_while(e, "%s", name);
+    struct lines l = { .fd = input_open(path, e), .path = path, .e = e };
+    char name[PATH_BYTES + 32], *line = NULL, *buffer = malloc(INPUT_BYTES);
+    size_t room = 0;
+    ssize_t n;
+    FILE *f = buffer ? fopencookie(&l, "r", (cookie_io_functions_t){ .read = lines_fill }) : NULL;
+    int rc = l.fd < 0 ? -1 : f ? setvbuf(f, buffer, _IOFBF, INPUT_BYTES)
+                               : err_set(e, ERR_FAILED, "out of memory");
+    for (; rc == 0 && (n = getline(&line, &room, f)) > 0 && !l.failed; l.bytes = 0) {
+        snprintf(name, sizeof name, "%s: line %zu", input_name(path), ++l.number);
+        rc = tokenize_line(t, name, line, (size_t)n - (line[n - 1] == '\n'), decode, e);
     }
-    free(ids);
-    lines_close(&l);
-    return rc || more < 0 ? -1 : 0;
+    if (rc == 0 && !l.failed && !feof(f))
+        rc = err_set(e, ERR_FAILED, "out of memory");
+    if (f)
+        fclose(f);
+    input_close(l.fd);
+    free(buffer);
+    free(line);
+    return rc || l.failed ? -1 : 0;
 }
 
 /* ---- whole texts ---- */

@@ -18,6 +18,7 @@
 #include "src/request/model_options.h"
 #include "src/request/output_check.h"
 #include "src/request/request.h"
+#include "src/text/emit.h"
 
 enum { CHECKED_MAX = 1000, CHECKED_BYTES_MAX = 1 << 16, HEAVY_MAX = 4, HEAVY_BYTES = 1 << 20 };
 
@@ -300,8 +301,8 @@ static int describe_request(struct batch *b, struct batch_line *l, struct reques
     if (r->job.prompt_tokens + r->n_carried == 0)
         return err_set(e, ERR_INPUT, "body.prompt is empty and this model's tokenizer puts no token before a "
                        "text; at least one token is needed");
-    const struct text_list *banned = &l->o.job.banned;
-    return request_check_stop("body.stop", &l->o.job.stop, e) ||
+    const struct text_list *banned = &l->o.job.banned, *stop = &l->o.job.stop;
+    return stop_check("body.stop", stop->v, stop->n, e) ||
            banned_check("body.banned_strings", banned->v, banned->n, e) ||
            request_describe(r, &(*m)->engine, e) || check_once(*m, r, e) ? -1 : 0;
 }

@@ -164,8 +164,8 @@ int batch_open(struct batch *b, const struct options *o, struct err *e)
     struct batch_model *m;
     _Static_assert(BATCH_ERRORS_SHOWN == 20, "read_lines names the number");
     *b = (struct batch){ .o = o,
-                         .file = o->served ? strrchr(o->batch, '/') + 1    /* clients know no path */
-                                 : strcmp(o->batch, "-") ? o->batch : "standard input",
+                         /* clients know no path */
+                         .file = o->served ? strrchr(o->batch, '/') + 1 : input_name(o->batch),
                          .row = separator_of(o) ? "row" : "line",
                          .separator = separator_of(o),
                          .seed = o->seed };

@@ -210,23 +210,21 @@ void batch_line_close(struct batch_line *l)
 
 /* ---- prompts ---- */
 
-static int read_prompt_ids(const struct json *v, size_t vocab, int32_t **ids, size_t *n_ids, struct err *e)
+int batch_line_ids(const struct json *v, size_t most, int32_t **ids, size_t *n_ids, struct err *e)
 {
     struct json one;
-    size_t n = 0, id;
-    for (struct js_walk w = js_walk(v); js_next(&w, NULL, &one);)
-        n++;
+    size_t n = js_count(v), id;
     *n_ids = 0;
     *ids = malloc((n + 1) * sizeof **ids);
     if (!*ids)
         return err_set(e, ERR_FAILED, "out of memory for a prompt of %zu tokens", n);
     for (struct js_walk w = js_walk(v); js_next(&w, NULL, &one); (*ids)[(*n_ids)++] = (int32_t)id)
-        if (js_whole_size(&one, 0, vocab - 1, &id, e)) {
+        if (js_whole_size(&one, 0, most, &id, e)) {
             free(*ids);
             *ids = NULL;
             return -1;
         }
-    return 1;
+    return 0;
 }
 
 int batch_line_prompt(struct batch_line *l, size_t vocab, int32_t **ids, size_t *n_ids, const char **text,
@@ -250,7 +248,7 @@ int batch_line_prompt(struct batch_line *l, size_t vocab, int32_t **ids, size_t 
             v = one;
     }
     if (js_kind(&v) == JS_ARRAY)
-        return read_prompt_ids(&v, vocab, ids, n_ids, e);
+        return batch_line_ids(&v, vocab - 1, ids, n_ids, e) ? -1 : 1;
     if (js_kind(&v) != JS_STRING)
         return js_bad(&v, e, "allowed are a text, or an array of token ids from 0 to %zu", vocab - 1);
     if (!(*text = line_string(l, &v, e)))

@@ -78,6 +78,8 @@ void batch_notes_text(char *out, size_t size, const struct batch_notes *n);
 /* The prompt. 1: token ids below vocab, free(*ids); 0: a text with a NUL, which the line owns; -1. */
 int batch_line_prompt(struct batch_line *l, size_t vocab, int32_t **ids, size_t *n_ids, const char **text,
                       size_t *n_text, struct err *e);
+/* Token ids from 0 to `most`, of a JSON array; free(*ids). */
+int batch_line_ids(const struct json *v, size_t most, int32_t **ids, size_t *n_ids, struct err *e);
 /* The identity of a request: two requests of one custom_id are equal if their bytes are. It consists of
  * the url and of the body's fields that are not null, and of those of a chapter, and does not depend on the
  * order of members, on white space, or on the form of a whole number (4.0 is 4). That of a body alone is

@@ -281,9 +281,8 @@ int conversation_open(struct chat_prompt *p, const char *dir, const struct token
     if (chat_input_of(&in, o, e))
         return -1;
     if (o->messages) {
-        const char *where = strcmp(o->messages, "-") ? o->messages : "standard input";
         rc = text_read_utf8(&messages, &n_file, o->messages, e) ||
-             js_check(&in.messages, where, messages, n_file, e) ? -1 : 0;
+             js_check(&in.messages, input_name(o->messages), messages, n_file, e) ? -1 : 0;
         if (rc == 0 && js_kind(&in.messages) != JS_ARRAY)
             rc = js_bad(&in.messages, e, "allowed is an array of messages");
     } else {

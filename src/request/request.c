@@ -14,22 +14,6 @@
 #include "src/text/banned.h"
 #include "src/text/emit.h"
 
-int request_check_stop(const char *name, const struct text_list *stop, struct err *e)
-{
-    if (stop->n > STOP_STRINGS_MAX)
-        return err_set(e, ERR_INPUT, "%s: %zu strings, at most %d are allowed", name, stop->n,
-                       STOP_STRINGS_MAX);
-    for (size_t i = 0; i < stop->n; i++) {
-        size_t n = strlen(stop->v[i]);
-        if (n == 0 || n > STOP_STRING_BYTES_MAX)
-            return err_set(e, ERR_INPUT, "%s: a string of %zu bytes, 1 to %d are allowed", name, n,
-                           STOP_STRING_BYTES_MAX);
-        if (text_check_utf8(name, stop->v[i], n, e))
-            return -1;
-    }
-    return 0;
-}
-
 int request_check_options_texts(const struct options *o, struct err *e)
 {
     for (size_t i = 0; i < o->job.stop.n && !o->escape; i++)
@@ -37,7 +21,7 @@ int request_check_options_texts(const struct options *o, struct err *e)
             request_notice(o, "--stop: a backslash stands for itself; -e makes \\n a newline");
             break;
         }
-    return request_check_stop("--stop", &o->job.stop, e) ||
+    return stop_check("--stop", o->job.stop.v, o->job.stop.n, e) ||
            banned_check("--ban-phrase", o->job.banned.v, o->job.banned.n, e) ? -1 : 0;
 }
 

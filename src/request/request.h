@@ -45,9 +45,7 @@ int request_submit(const struct request *r, const struct engine *g, struct store
 /* Says that a chat model in a GGUF file, which names no sampling settings, would be sampled at temperature 1
  * without filters. Whether it said so. */
 bool request_notice_unfiltered(const struct request *r, const struct engine *g);
-/* Checks the number and the lengths of stop strings. `name` begins the message. */
-int  request_check_stop(const char *name, const struct text_list *stop, struct err *e);
-/* The same for --stop, with a notice of a backslash without --escape, and of --ban-phrase. */
+/* Checks the texts of --stop, with a notice of a backslash without --escape, and those of --ban-phrase. */
 int  request_check_options_texts(const struct options *o, struct err *e);
 /* The text of --append or --append-file; NULL: there is none. free(*text). */
 int  append_from_options(const struct options *o, char **text, size_t *n, struct err *e);

@@ -58,25 +58,19 @@ static int part_text(const struct message *m, const struct json *part, struct js
     return 0;
 }
 
-/* Writes a text, and the mark after it. */
-static int write_text(struct json_writer *w, const char *key, const struct message *m,
-                      const struct json *text, bool mark, struct err *e)
+/* Writes a text and the mark after it. Takes over the text. */
+static int write_marked(struct json_writer *w, const char *key, const struct message *m, char *text,
+                        struct err *e)
 {
-    if (!mark) {
-        copy(w, key, text);
-        return 0;
-    }
-    const size_t n = (size_t)(text->end - text->s) + sizeof open_mark;
-    char *s = malloc(n);
-    if (!s)
-        return no_memory(e);
-    const size_t length = js_unescape(text, s);
+    char *marked = NULL;
+    const int n = text ? asprintf(&marked, "%s%s", text, open_mark) : -1;
     free(*m->final);
-    *m->final = strndup(s, length);
-    memcpy(s + length, open_mark, sizeof open_mark - 1);
-    jw_bytes(w, key, s, length + sizeof open_mark - 1);
-    free(s);
-    return *m->final ? 0 : no_memory(e);
+    *m->final = text;
+    if (n < 0)
+        return no_memory(e);
+    jw_bytes(w, key, marked, (size_t)n);
+    free(marked);
+    return 0;
 }
 
 /* Writes a list of parts as it is. */
@@ -91,8 +85,11 @@ static int write_list(struct json_writer *w, const struct message *m, const stru
         jw_open(w, NULL, '{');
         for (struct js_walk inner = js_walk(&part); js_next(&inner, &key, &v);) {
             char *name = js_strdup(&key);
-            const int rc = !name ? no_memory(e)
-                                 : write_text(w, name, m, &v, m->open && n == 1 && v.s == text.s, e);
+            int rc = name ? 0 : no_memory(e);
+            if (rc == 0 && m->open && n == 1 && v.s == text.s)
+                rc = write_marked(w, name, m, js_strdup(&v), e);
+            else if (rc == 0)
+                copy(w, name, &v);
             free(name);
             if (rc)
                 return -1;
@@ -133,30 +130,28 @@ static int put_parts(FILE *f, const struct message *m, const struct json *parts,
 static int write_joined(struct json_writer *w, const struct message *m, const struct json *parts,
                         struct err *e)
 {
-    struct json joined;
-    char *all = NULL, *json = NULL;
-    size_t n, n_json;
+    char *all = NULL;
+    size_t n;
     FILE *f = memory_file(&all, &n);
     int rc = f ? put_parts(f, m, parts, e) : no_memory(e);
     if (f && stream_end(f) && rc == 0)
         rc = no_memory(e);
-    if (rc == 0 && !(f = memory_file(&json, &n_json)))
-        rc = no_memory(e);
-    if (rc == 0) {
-        jw_string(f, all, n);
-        rc = stream_end(f) ? no_memory(e) : js_check(&joined, parts->file, json, n_json, e);
-    }
+    if (rc == 0 && m->open)
+        return write_marked(w, "content", m, all, e);
     if (rc == 0)
-        rc = write_text(w, "content", m, &joined, m->open, e);
+        jw_bytes(w, "content", all, n);
     free(all);
-    free(json);
     return rc;
 }
 
 static int write_content(struct json_writer *w, const struct message *m, const struct json *v, struct err *e)
 {
     switch (js_kind(v)) {
-    case JS_STRING: return write_text(w, "content", m, v, m->open, e);
+    case JS_STRING:
+        if (m->open)
+            return write_marked(w, "content", m, js_strdup(v), e);
+        copy(w, "content", v);
+        return 0;
     case JS_ARRAY:  return m->list ? write_list(w, m, v, e) : write_joined(w, m, v, e);
     case JS_NULL:   jw_null(w, "content"); return 0;
     default:        return refuse(m, e, v, "the content of a message is a text or an array of text parts");

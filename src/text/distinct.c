@@ -130,27 +130,12 @@ static int word_end(struct distinct *d, struct err *e)
     return distinct_symbol(d, number, e);
 }
 
-/* The number of rows of a table that have a smaller first number than c. Rows of `row` numbers ascend. */
-static size_t rows_below(const void *table, size_t n, size_t row, uint32_t c)
-{
-    const uint32_t *first = table;
-    size_t lo = 0;
-    while (lo < n) {
-        size_t mid = (lo + n) / 2;
-        if (first[mid * row] < c)
-            lo = mid + 1;
-        else
-            n = mid;
-    }
-    return lo;
-}
-
 static bool in_word(uint32_t c)
 {
     const size_t n = sizeof word_ranges / sizeof *word_ranges;
     if (c < 0x80)
         return (c | 0x20) - 'a' < 26u || c - '0' < 10u || c == '\'';
-    const size_t i = rows_below(word_ranges, n, sizeof *word_ranges / sizeof c, c + 1);
+    const size_t i = rows_below(word_ranges, n, sizeof *word_ranges, c + 1);
     return c == 0x2019 || (i > 0 && word_ranges[i - 1].to >= c);
 }
 
@@ -161,7 +146,7 @@ static int word_point(struct distinct *d, uint32_t c, struct err *e)
         return word_end(d, e);
     if (c < 0x80)
         return word_append(d->tables, c - 'A' < 26u ? c | 0x20 : c, e);
-    const size_t at = rows_below(case_folds, n, sizeof *case_folds / sizeof c, c);
+    const size_t at = rows_below(case_folds, n, sizeof *case_folds, c);
     if (at == n || case_folds[at].from != c)
         return word_append(d->tables, c, e);
     for (size_t i = 0; i < 3 && case_folds[at].to[i]; i++)

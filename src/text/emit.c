@@ -1,6 +1,7 @@
 /* Emission: where a text ends, and which bytes may be shown. Its data is struct emit; start at emit_token. */
 #include <stdlib.h>
 #include <string.h>
+#include "src/base/input.h"
 #include "src/text/emit.h"
 
 const char *finish_name(enum finish f)
@@ -37,24 +38,17 @@ static bool match_byte(struct stop_match *k, char c)
     return k->matched == k->n;
 }
 
-static int check_stop(const struct emit_rules *r, size_t *total, struct err *e)
+int stop_check(const char *name, const char *const *stop, size_t n, struct err *e)
 {
-    *total = 0;
-    if (r->n_stop > STOP_STRINGS_MAX)
-        return err_set(e, ERR_INPUT, "--stop: %zu strings, at most %d are allowed", r->n_stop,
-                       STOP_STRINGS_MAX);
-    for (size_t i = 0; i < r->n_stop; i++) {
-        size_t n = strlen(r->stop[i]);
-        if (n == 0)
-            return err_set(e, ERR_INPUT, "--stop: string %zu is empty, it must have at least one byte",
-                           i + 1);
-        if (n > STOP_STRING_BYTES_MAX)
-            return err_set(e, ERR_INPUT, "--stop: string %zu has %zu bytes, at most %d are allowed", i + 1, n,
+    if (n > STOP_STRINGS_MAX)
+        return err_set(e, ERR_INPUT, "%s: %zu strings, at most %d are allowed", name, n, STOP_STRINGS_MAX);
+    for (size_t i = 0; i < n; i++) {
+        const size_t bytes = strlen(stop[i]);
+        if (bytes == 0 || bytes > STOP_STRING_BYTES_MAX)
+            return err_set(e, ERR_INPUT, "%s: a string of %zu bytes, 1 to %d are allowed", name, bytes,
                            STOP_STRING_BYTES_MAX);
-        if (utf8_valid_prefix(r->stop[i], n) != n)
-            return err_set(e, ERR_INPUT, "--stop: string %zu is not valid UTF-8 at byte %zu", i + 1,
-                           utf8_valid_prefix(r->stop[i], n));
-        *total += n;
+        if (text_check_utf8(name, stop[i], bytes, e))
+            return -1;
     }
     return 0;
 }
@@ -75,13 +69,16 @@ static void start_matches(struct emit *m)
 int emit_open(struct emit *m, const struct emit_rules *rules, const struct tokenizer *t, bool at_start,
               struct err *e)
 {
-    size_t total, bytes = 0, n_stop = 0;
+    size_t bytes = 0, n_stop = 0;
     bool loops = false;
     *m = (struct emit){ .rules = rules, .stop_token = -1,
                         .finish = rules->tokens ? FINISH_NONE : FINISH_LENGTH };
     for (const struct emit_rules *r = rules; r; r = r->next) {
-        if (check_stop(r, &total, e))
+        size_t total = 0;
+        if (stop_check("--stop", r->stop, r->n_stop, e))
             return -1;
+        for (size_t i = 0; i < r->n_stop; i++)
+            total += strlen(r->stop[i]);
         bytes = MAX(bytes, total * sizeof *m->fail);
         n_stop = MAX(n_stop, r->n_stop);
         loops |= r->on_loop != ON_LOOP_OFF;
@@ -136,11 +133,6 @@ static bool add_bytes(struct emit *m, size_t n)
         }
     }
     return false;
-}
-
-static bool add_token(struct emit *m, int32_t id)
-{
-    return add_bytes(m, decode_stream_push(&m->stream, id, m->held + m->n_held));
 }
 
 static bool add_flush(struct emit *m)
@@ -204,7 +196,8 @@ void emit_token(struct emit *m, int32_t id, const char **out, size_t *n)
     const bool found = m->loop && loop_token(m->loop, id), repeats = found && r->on_loop != ON_LOOP_OFF;
     const bool stop = repeats && r->on_loop == ON_LOOP_STOP && m->n >= r->min_tokens;
     m->repetitions += repeats;
-    if (add_token(m, id) || ((stop || m->n == r->tokens) && add_flush(m)))
+    if (add_bytes(m, decode_stream_push(&m->stream, id, m->held + m->n_held)) ||
+        ((stop || m->n == r->tokens) && add_flush(m)))
         m->finish = FINISH_STOP;
     else if (stop)
         m->finish = FINISH_REPETITION;

@@ -56,7 +56,9 @@ struct emit {
     size_t repetitions;                     /* how often the loop rule has fired */
 };
 
-/* Too many, too long, empty or not UTF-8 stop strings are ERR_INPUT. */
+/* Too many, too long, empty or not UTF-8 stop strings are ERR_INPUT. `name` begins the message. */
+int stop_check(const char *name, const char *const *stop, size_t n, struct err *e);
+/* Checks the stop strings. */
 int emit_open(struct emit *m, const struct emit_rules *rules, const struct tokenizer *t, bool at_start,
               struct err *e);
 void emit_close(struct emit *m);

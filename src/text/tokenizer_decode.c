@@ -43,12 +43,8 @@ static void add_bytes(struct bytes *out, const char *s, size_t n)
 
 static const struct added *added_by_id(const struct tokenizer *t, uint32_t id)
 {
-    size_t lo = 0, hi = t->n_added;
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (t->added[mid].id < id) lo = mid + 1; else hi = mid;
-    }
-    return lo < t->n_added && t->added[lo].id == id ? &t->added[lo] : NULL;
+    const size_t at = rows_below(t->added, t->n_added, sizeof *t->added, id);
+    return at < t->n_added && t->added[at].id == id ? &t->added[at] : NULL;
 }
 
 /* Stores the text of `token` as the decoder sees it. */

@@ -66,6 +66,7 @@ static int put_merges(struct gguf_out *o, const struct tokenizer *t, size_t voca
 {
     const struct merge **by_rank = calloc(t->n_merges + 1, sizeof *by_rank);
     float *score = calloc(vocab, sizeof *score);
+    struct bytes text = { 0 };
     size_t n = 0;
     for (size_t i = 0; by_rank && i <= t->merge_mask; i++)
         if (t->merge[i].a != NO_ID) {
@@ -76,19 +77,16 @@ static int put_merges(struct gguf_out *o, const struct tokenizer *t, size_t voca
         gguf_put_array(o, "tokenizer.ggml.merges", GGUF_STRING, n);
         for (size_t i = 0; i < t->n_merges; i++) {
             const struct merge *m = by_rank[i];
-            char text[256], *long_text = NULL;
             if (!m)
                 continue;
             const struct span a = t->content[m->a], b = t->content[m->b];
-            const size_t bytes = (size_t)a.n + 1 + b.n;
-            char *s = bytes <= sizeof text ? text : (long_text = malloc(bytes));
-            if (!s)
+            text.n = 0;
+            bytes_add(&text, t->pool.s + a.at, a.n);
+            bytes_add(&text, " ", 1);
+            bytes_add(&text, t->pool.s + b.at, b.n);
+            if (text.failed)
                 break;
-            memcpy(s, t->pool.s + a.at, a.n);
-            s[a.n] = ' ';
-            memcpy(s + a.n + 1, t->pool.s + b.at, b.n);
-            gguf_add_text(o, s, bytes);
-            free(long_text);
+            gguf_add_text(o, text.s, text.n);
             if (score[m->to] == 0)
                 score[m->to] = -(float)(i + 1);
         }
@@ -99,6 +97,7 @@ static int put_merges(struct gguf_out *o, const struct tokenizer *t, size_t voca
             gguf_add_f32(o, score[i]);
     }
     const int rc = by_rank && score ? 0 : err_set(e, ERR_FAILED, "out of memory for %zu merges", t->n_merges);
+    free(text.s);
     free(by_rank);
     free(score);
     return rc;

@@ -6,6 +6,7 @@
 #include "src/request/batch_line.h"
 #include "src/request/model_options.h"
 #include "src/request/request.h"
+#include "src/text/emit.h"
 
 static const char BATCH_WHERE[] = "in.jsonl: line 7";
 static struct options batch_options;
@@ -85,7 +86,7 @@ static void batch_request(struct batch_line *l)
         if (j->prompt_ids[i] < 0 || (size_t)j->prompt_ids[i] >= vocab)
             abort();
     if (rc < 0 || (l->seeded ? 0 : options_assign(&l->o, "seed", "seed", "5", &e)) ||
-        request_check_stop("body.stop", &l->o.job.stop, &e) ||
+        stop_check("body.stop", l->o.job.stop.v, l->o.job.stop.n, &e) ||
         banned_check("body.banned_strings", l->o.job.banned.v, l->o.job.banned.n, &e) ||
         request_describe(&r, &batch_engine, &e) || request_check(&r, &batch_engine, &e))
         batch_refused(&e);

@@ -357,9 +357,9 @@ static void bad_stop_strings_are_refused(void)
     static char large[STOP_STRING_BYTES_MAX + 2];
     const char *stop[STOP_STRINGS_MAX + 1];
     static const struct { const char *s, *says; } bad[] = {
-        { "", "--stop: string 1 is empty, it must have at least one byte" },
-        { "a\xc3", "--stop: string 1 is not valid UTF-8 at byte 1" },
-        { large, "--stop: string 1 has 1025 bytes, at most 1024 are allowed" },
+        { "", "--stop: a string of 0 bytes, 1 to 1024 are allowed" },
+        { "a\xc3", "--stop: invalid UTF-8 at offset 1 (byte 0xc3)" },
+        { large, "--stop: a string of 1025 bytes, 1 to 1024 are allowed" },
     };
     struct emit m;
     struct err e;
