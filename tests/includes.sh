@@ -15,8 +15,7 @@
 ORDER="src/base kernels kernels/cuda ngram kvmgr src/model src/text/jinja src/text src/sample src/decode
        runs/store src/request runs/work runs/report runs/serve src/cli src/lab"
 # In each of these the second unit is a part of the first one, or a row of its table, and works on its struct.
-STANDING="src/decode/engine:src/decode/weights src/request/job_params:src/request/kinds
-          src/request/options:src/request/kinds"
+STANDING="src/decode/engine:src/decode/weights"
 build=$(realpath "$(dirname "${LONGHAND:-build/cc/longhand}")")
 TMP=$(mktemp -d) || exit 1
 trap 'rm -rf "$TMP"' EXIT

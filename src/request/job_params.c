@@ -1,6 +1,6 @@
 /* Reads the stored parameters of a job and binds them to its model. Start at job_parse; the members
  * are rows of the options' table, and kinds.c reads their values. */
-#include "src/request/kinds.h"
+#include "src/request/job_params.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -11,6 +11,7 @@
 #include "src/base/unicode.h"
 #include "src/decode/verify_published.h"
 #include "src/decode/weights.h"
+#include "src/request/kinds.h"
 #include "src/request/sampling_options.h"
 
 /* ---- the members ---- */

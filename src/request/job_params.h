@@ -33,6 +33,10 @@
 #include "src/text/tokenizer.h"
 
 struct chat_facts;
+struct member;
+enum { MEMBERS_MAX = 64 };
+/* The members (kinds.h) of the object, or of "drafting" within it, in the order of their names. */
+const struct member *job_members(bool drafting, size_t *n);
 /* Writes the parameters of a command line for model g into *text; free(*text). p begins as those of the
  * command line with the sampling of sampling_from_options, and gets those of drafting and of the model. */
 int job_describe(char **text, struct job_params *p, const struct options *o, const struct engine *g,

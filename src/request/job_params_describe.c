@@ -1,6 +1,6 @@
 /* Writes the stored parameters of a job from the command line or a batch line. Start at job_describe.
  * The members are rows of the options' table, in the order of their names: see job_params.h. */
-#include "src/request/kinds.h"
+#include "src/request/job_params.h"
 
 #include <errno.h>
 #include <math.h>
@@ -14,6 +14,7 @@
 #include "src/decode/verify_published.h"
 #include "src/decode/weights.h"
 #include "src/request/draft_options.h"
+#include "src/request/kinds.h"
 #include "src/request/sampling_options.h"
 
 /* ---- members ---- */

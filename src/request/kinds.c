@@ -579,6 +579,17 @@ const struct kind kinds[] = {
     [DRAFTING_FORM] = { 0 },             /* an object of members: job_params.c */
 };
 
+int option_set(struct options *o, const struct option *opt, const char *spelled, const char *s, struct err *e)
+{
+    const struct given g = { o, opt, option_place(o, opt), spelled, s, e };
+    return kinds[opt->kind].parse(&g);
+}
+
+struct text_list *option_texts(struct options *o, const struct option *opt)
+{
+    return kinds[opt->kind].texts ? option_place(o, opt) : NULL;
+}
+
 bool kind_equal(enum option_kind kind, const void *a, const void *b)
 {
     const struct kind *k = &kinds[kind];

@@ -5,7 +5,6 @@
 #include "src/base/json.h"
 #include "src/base/json_write.h"
 #include "src/request/chat_options.h"
-#include "src/request/job_params.h"
 #include "src/request/options_impl.h"
 
 /* A value of a command line: the word `s`, which goes to `at`, the place of the option in o. `name` begins
@@ -28,10 +27,6 @@ struct member {
     size_t at;
     bool when_set, may_lack;
 };
-
-enum { MEMBERS_MAX = 64 };
-/* The members of the object, or of "drafting" within it, in the order of their names (job_params.c). */
-const struct member *job_members(bool drafting, size_t *n);
 
 /* Reads stored parameters. A reader keeps the first error and goes on with zeros, so that reading needs no
  * check after each member. */

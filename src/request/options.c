@@ -2,7 +2,7 @@
  * options_table.c. */
 #include "src/base/input.h"
 #include "src/base/notice.h"
-#include "src/request/kinds.h"
+#include "src/request/options_impl.h"
 #include "src/text/banned.h"
 
 #include <stdarg.h>
@@ -166,16 +166,10 @@ const char *options_of_job(const struct options *o)
 
 /* ---- values ---- */
 
-int option_set(struct options *o, const struct option *opt, const char *spelled, const char *s, struct err *e)
-{
-    const struct given g = { o, opt, option_place(o, opt), spelled, s, e };
-    return kinds[opt->kind].parse(&g);
-}
-
 int options_assign(struct options *o, const char *name, const char *spelled, const char *value, struct err *e)
 {
     const struct option *opt = option_named(name, o->verb->bit);
-    assert(opt && (opt->verbs & o->verb->bit) && !kinds[opt->kind].count);
+    assert(opt && (opt->verbs & o->verb->bit) && opt->kind != IDS && !option_texts(o, opt));
     o->given[opt - options_table] = 1;
     return option_set(o, opt, spelled, value, e);
 }
@@ -452,10 +446,9 @@ void options_free(struct options *o)
     free(o->arg);
     free(o->ban_lines);
     for (const struct option *opt = options_table; opt->name; opt++)
-        if (opt->verbs && kinds[opt->kind].texts) {
-            struct text_list *l = option_place(o, opt);
-            free(l->v);
-            l->v = NULL;
+        if (opt->verbs && option_texts(o, opt)) {
+            free(option_texts(o, opt)->v);
+            option_texts(o, opt)->v = NULL;
         }
     *o = (struct options){0};
 }

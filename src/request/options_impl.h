@@ -73,9 +73,11 @@ static inline void *option_place(struct options *o, const struct option *opt)
 {
     return (char *)o + opt->field;
 }
-/* Parses a value into its place in o. `spelled` begins messages. */
+/* Parses a value into its place in o (kinds.c). `spelled` begins messages. */
 int option_set(struct options *o, const struct option *opt, const char *spelled, const char *value,
                struct err *e);
+/* The texts of an option that is a list of them, whose array is malloc'ed; NULL: it has another kind. */
+struct text_list *option_texts(struct options *o, const struct option *opt);
 /* The next short form ("-x") of the aliases, from *also on. False after the last one. */
 bool option_short(const char **also, char form[3]);
 /* Writes a text with the bytes of its escapes and a NUL to `to`, which may be the text; returns their number.
