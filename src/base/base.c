@@ -142,16 +142,7 @@ void err_words(const struct err *e, char *out, size_t size)
     snprintf(out, size, "%.*s%s", e->path, text, text + MIN((size_t)e->words, strlen(text)));
 }
 
-/* ---- sizes and memory ---- */
-
-bool mul_size(size_t a, size_t b, size_t *out)
-{
-    size_t r;
-    if (__builtin_mul_overflow(a, b, &r))
-        return false;
-    *out = r;
-    return true;
-}
+/* ---- memory ---- */
 
 bool array_grow(void *array, size_t n, size_t size)
 {
@@ -163,15 +154,6 @@ bool array_grow(void *array, size_t n, size_t size)
     if (!mul_size(n ? 2 * n : 1, size, &bytes) || !(v = realloc(v, bytes)))
         return false;
     memcpy(array, &v, sizeof v);
-    return true;
-}
-
-bool add_size(size_t a, size_t b, size_t *out)
-{
-    size_t r;
-    if (__builtin_add_overflow(a, b, &r))
-        return false;
-    *out = r;
     return true;
 }
 

@@ -49,9 +49,9 @@ static inline int err_exit_code(const struct err *e) { return e->code ? e->code 
 /* The words for n things: plural(n, "job is", "jobs are"). */
 static inline const char *plural(size_t n, const char *one, const char *many) { return n == 1 ? one : many; }
 
-/* a*b and a+b in size_t. False when the result does not fit; *out is unchanged then. */
-bool mul_size(size_t a, size_t b, size_t *out);
-bool add_size(size_t a, size_t b, size_t *out);
+/* a*b and a+b in size_t. False when the result does not fit; *out means nothing then. */
+static inline bool mul_size(size_t a, size_t b, size_t *out) { return !__builtin_mul_overflow(a, b, out); }
+static inline bool add_size(size_t a, size_t b, size_t *out) { return !__builtin_add_overflow(a, b, out); }
 /* Room for one more element of `size` bytes after n elements of the array whose pointer is at `array`. The
  * room doubles. False: no memory, and the array stays. */
 bool array_grow(void *array, size_t n, size_t size);

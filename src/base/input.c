@@ -75,18 +75,6 @@ int text_check_utf8(const char *what, const char *s, size_t n, struct err *e)
     return 0;
 }
 
-int text_read_utf8(char **data, size_t *n, const char *path, struct err *e)
-{
-    if (text_read(data, n, path, e))
-        return -1;
-    if (text_check_utf8(input_name(path), *data, *n, e)) {
-        free(*data);
-        *data = NULL;
-        return -1;
-    }
-    return 0;
-}
-
 int text_check_nul(const char *what, const char *s, size_t n, struct err *e)
 {
     const char *nul = memchr(s, 0, n);
@@ -95,15 +83,25 @@ int text_check_nul(const char *what, const char *s, size_t n, struct err *e)
                : 0;
 }
 
-int text_read_prompt(char **data, size_t *n, const char *path, struct err *e)
+/* Frees the text unless it has passed a check. Returns rc. */
+static int checked(int rc, char **data)
 {
-    if (text_read_utf8(data, n, path, e))
-        return -1;
-    if (text_check_nul(input_name(path), *data, *n, e)) {
+    if (rc) {
         free(*data);
         *data = NULL;
-        return -1;
     }
+    return rc;
+}
+
+int text_read_utf8(char **data, size_t *n, const char *path, struct err *e)
+{
+    return text_read(data, n, path, e) ? -1 : checked(text_check_utf8(input_name(path), *data, *n, e), data);
+}
+
+int text_read_prompt(char **data, size_t *n, const char *path, struct err *e)
+{
+    if (text_read_utf8(data, n, path, e) || checked(text_check_nul(input_name(path), *data, *n, e), data))
+        return -1;
     /* the byte order mark belongs to the file, not to the text */
     if (*n >= 3 && memcmp(*data, "\xef\xbb\xbf", 3) == 0)
         memmove(*data, *data + 3, (*n -= 3) + 1);

@@ -374,31 +374,25 @@ static size_t unescape_step(const char **p, char out[4])
     return utf8_put(out, x);
 }
 
-size_t js_length(const struct json *v, bool *control)
+/* dst NULL: only measures. */
+static size_t decode(const struct json *v, char *dst, bool *control)
 {
     size_t n = 0;
     *control = false;
     assert(*v->s == '"');
     for (const char *p = v->s + 1; p < v->end - 1;) {
         char c[4];
-        n += unescape_step(&p, c);
+        const size_t len = unescape_step(&p, c);
         *control |= (unsigned char)*c < 0x20 || *c == 0x7f;
-    }
-    return n;
-}
-
-size_t js_unescape(const struct json *v, char *dst)
-{
-    size_t n = 0;
-    assert(*v->s == '"');
-    for (const char *p = v->s + 1; p < v->end - 1;) {
-        char c[4];
-        size_t len = unescape_step(&p, c);
-        memcpy(dst + n, c, len);
+        if (dst)
+            memcpy(dst + n, c, len);
         n += len;
     }
     return n;
 }
+
+size_t js_length(const struct json *v, bool *control) { return decode(v, NULL, control); }
+size_t js_unescape(const struct json *v, char *dst) { return decode(v, dst, &(bool){ false }); }
 
 char *js_strdup(const struct json *v)
 {

@@ -195,22 +195,27 @@ void jw_text(struct json_writer *w, const char *key, const char *s)
         jw_null(w, key);
 }
 
+void jw_member(struct json_writer *w, const struct json *key, const struct json *v)
+{
+    separate(w);
+    w->has_key = true;
+    jw_raw(w, NULL, key->s, (size_t)(key->end - key->s));
+    end_key(w);
+    w->has_key = true;
+    jw_value(w, NULL, v);
+}
+
 void jw_value(struct json_writer *w, const char *key, const struct json *v)
 {
     const enum js_kind kind = js_kind(v);
     struct json name, x;
     if (kind == JS_OBJECT || kind == JS_ARRAY) {
         jw_open(w, key, *v->s);
-        for (struct js_walk i = js_walk(v); js_next(&i, &name, &x);) {
-            if (kind == JS_OBJECT) {
-                separate(w);
-                w->has_key = true;
-                jw_raw(w, NULL, name.s, (size_t)(name.end - name.s));
-                end_key(w);
-                w->has_key = true;
-            }
-            jw_value(w, NULL, &x);
-        }
+        for (struct js_walk i = js_walk(v); js_next(&i, &name, &x);)
+            if (kind == JS_OBJECT)
+                jw_member(w, &name, &x);
+            else
+                jw_value(w, NULL, &x);
         jw_close(w, v->end[-1]);
     } else {
         jw_raw(w, key, v->s, (size_t)(v->end - v->s));

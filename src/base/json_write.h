@@ -62,6 +62,7 @@ void jw_bytes(struct json_writer *w, const char *key, const char *s, size_t n);
 void jw_raw(struct json_writer *w, const char *key, const char *s, size_t n);
 /* A value that js_check accepted. Its strings and numbers are copied. */
 void jw_value(struct json_writer *w, const char *key, const struct json *v);
+void jw_member(struct json_writer *w, const struct json *key, const struct json *v);      /* of an object */
 /* A text from outside that may hold JSON: its value, or the text itself as a string. NULL: null */
 void jw_parsed(struct json_writer *w, const char *key, const char *text);
 

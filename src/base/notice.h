@@ -11,11 +11,7 @@
 #define NOTICE_TEXT(key, v)   { key, NULL, V_TEXT(v) }                    /* NULL: null */
 #define NOTICE_INT(key, v)    { key, NULL, V_INT(v) }
 #define NOTICE_UINT(key, v)   { key, NULL, V_UINT(v) }
-#define NOTICE_WIDE(key, v)   { key, NULL, V_WIDE(v) }
 #define NOTICE_REAL(key, v)   { key, NULL, V_FIXED(v, 3) }
-#define NOTICE_WIDE_IF(c, key, v) { key, NULL, V_WIDE(v), .unless = !(c) }
-/* A text, or what is a JSON value already. */
-#define NOTICE_TEXT_OR_RAW(text, key, v) { key, NULL, { (text) ? VALUE_TEXT : VALUE_JSON, { .s = (v) } } }
 
 /* Prints the members, or the line, without its newline. format NULL: no line. */
 void notice(bool json, const struct row *members, const char *format, ...)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "src/base/memory_file.h"
+#include "src/base/unicode.h"
 
 static bool is_device(const char *path)
 {
@@ -242,7 +243,7 @@ void duration_text(char out[32], double seconds)
 }
 
 /* The columns that a code point takes on a terminal: 2 for East Asian and pictures. */
-static size_t point_width(unsigned c)
+static size_t point_width(uint32_t c)
 {
     return c >= 0x1100 && (c <= 0x115f || (c >= 0x2e80 && c <= 0xd7a3) || (c >= 0xf900 && c <= 0xfaff) ||
                            (c >= 0xfe30 && c <= 0xff60) || c >= 0x1f300)
@@ -253,11 +254,9 @@ static size_t point_width(unsigned c)
 size_t terminal_cut(char *s, size_t wide)
 {
     size_t used = 0;
-    for (unsigned char *p = (unsigned char *)s; *p;) {
-        const size_t n = *p < 0x80 ? 1 : *p < 0xe0 ? 2 : *p < 0xf0 ? 3 : 4;
-        unsigned c = n == 1 ? *p : *p & (0x7fu >> n);
-        for (size_t i = 1; i < n; i++)
-            c = c << 6 | (p[i] & 0x3fu);
+    uint32_t c;
+    for (char *p = s; *p;) {
+        const size_t n = utf8_get(p, &c);
         if (used + point_width(c) > wide) {
             *p = 0;
             break;

@@ -94,8 +94,9 @@ static struct view recent_view(const struct progress *p, double now)
     return v;
 }
 
-static void show_json(const struct progress *p, const struct view *v, double now)
+static void show_json(const struct progress *p, double now)
 {
+    const struct view v = recent_view(p, now);
     struct json_writer w = jw_begin(stderr, JW_LINE, 0);
     if (p->job)
         jw_int(&w, "job", p->job);
@@ -106,12 +107,12 @@ static void show_json(const struct progress *p, const struct view *v, double now
     jw_uint(&w, "done", p->done);
     jw_uint(&w, "of", p->of);
     jw_format(&w, "seconds", "%.3f", now - p->start);
-    jw_format(&w, "per_second", "%.3f", v->rate);
+    jw_format(&w, "per_second", "%.3f", v.rate);
     if (p->passes) {
-        jw_format(&w, "mean_acceptance_length", "%.3f", v->acceptance);
+        jw_format(&w, "mean_acceptance_length", "%.3f", v.acceptance);
         jw_uint(&w, "stored", p->stored);
     }
-    jw_format(&w, "eta_seconds", "%.1f", v->eta >= 0 ? v->eta : NAN);
+    jw_format(&w, "eta_seconds", "%.1f", v.eta >= 0 ? v.eta : NAN);
     jw_end(&w);
 }
 
@@ -197,27 +198,30 @@ void progress_text(struct progress *p, const char *line, size_t head)
     fflush(stderr);
 }
 
-void progress_line(const struct progress *p, char *out, size_t size)
+/* The line of the phase, in its short form if it is cut and the terminal is small. */
+static void phase_line(const struct progress *p, char *out, size_t size, size_t *head, bool cut)
 {
     const struct view v = recent_view(p, clock_seconds());
+    format_line(out, size, head, false, p, &v);
+    if (cut && strlen(out) > line_width())
+        format_line(out, size, head, true, p, &v);
+}
+
+void progress_line(const struct progress *p, char *out, size_t size)
+{
     size_t head;
-    format_line(out, size, &head, false, p, &v);
-    if (strlen(out) > line_width())
-        format_line(out, size, &head, true, p, &v);
+    phase_line(p, out, size, &head, true);
 }
 
 static void show(struct progress *p, double now)
 {
-    struct view v = recent_view(p, now);
     char line[256];
     size_t head;
     if (p->show == SHOW_JSON) {
-        show_json(p, &v, now);
+        show_json(p, now);
         return;
     }
-    format_line(line, sizeof line, &head, false, p, &v);
-    if (p->show == SHOW_LINE && strlen(line) > line_width())
-        format_line(line, sizeof line, &head, true, p, &v);
+    phase_line(p, line, sizeof line, &head, p->show == SHOW_LINE);
     progress_text(p, line, head);
 }
 
@@ -226,13 +230,12 @@ double progress_pace(const struct progress *p, double line, double json)
     return p->show == SHOW_PLAIN ? PLAIN_SECONDS : p->show == SHOW_JSON ? json : line;
 }
 
-static double pace(const struct progress *p) { return progress_pace(p, LINE_SECONDS, JSON_SECONDS); }
-
 /* A phase that reads or writes a whole model says so early, because nothing else is seen meanwhile. */
 static bool is_due(const struct progress *p, double now)
 {
     const bool first = p->show == SHOW_PLAIN && p->shown <= p->start && strcmp(p->unit, "bytes") == 0;
-    return now - p->shown >= pace(p) || (first && now - p->start >= FIRST_SECONDS);
+    return now - p->shown >= progress_pace(p, LINE_SECONDS, JSON_SECONDS) ||
+           (first && now - p->start >= FIRST_SECONDS);
 }
 
 bool progress_due(const struct progress *p)

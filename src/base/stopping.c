@@ -29,10 +29,8 @@ static void print_notice(const char *task)
     if (!as_json && isatty(STDERR_FILENO))
         fputc('\n', stderr);                     /* the line already holds ^C, and maybe text or progress */
     notice(as_json,
-           (struct row[]){ NOTICE_TEXT("phase", "stopping"), NOTICE_TEXT("waiting_for", task),
-                                     NOTICE_END },
-           "stopping: waiting for %s; a second Ctrl-C leaves at once, and the job can still be resumed",
-           task);
+           (struct row[]){ NOTICE_TEXT("phase", "stopping"), NOTICE_TEXT("waiting_for", task), NOTICE_END },
+           "stopping: waiting for %s; a second Ctrl-C leaves at once, and the job can still be resumed", task);
     fflush(stderr);
 }
 

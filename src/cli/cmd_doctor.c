@@ -37,7 +37,6 @@ static void show_line(struct visit *v, const char *line, bool is_repaired)
 }
 
 static void finding(void *ctx, const char *line) { show_line(ctx, line, false); }
-static void repaired(void *ctx, const char *line) { show_line(ctx, line, true); }
 
 /* ---- the disk ---- */
 
@@ -46,10 +45,7 @@ static void found_orphan(void *ctx, const char *path)
     struct visit *v = ctx;
     char line[PATH_BYTES + 100];
     snprintf(line, sizeof line, "%s: a snapshot that no job needs", path);
-    if (v->o->repair && unlink(path) == 0)
-        repaired(v, line);
-    else
-        finding(v, line);
+    show_line(v, line, v->o->repair && unlink(path) == 0);
 }
 
 static void check_disk(struct visit *v)
@@ -100,10 +96,7 @@ static int check_model(struct visit *v, const struct model_use *u, struct err *e
         rc == 0        ? ""
         : v->o->repair ? why.msg
                        : "their texts are lost if its folder changes; longhand doctor --repair keeps it");
-    if (rc)
-        finding(v, line);
-    else
-        repaired(v, line);
+    show_line(v, line, rc == 0);
     return 0;
 }
 
@@ -154,17 +147,14 @@ static int check_text(struct visit *v, struct texts *t, const struct job *j, str
     return 0;
 }
 
-typedef void put_line(void *visit, const char *line);
-
-static void put_without(struct visit *v, size_t n, int64_t first, const char *how, put_line *put)
+static void put_without(struct visit *v, size_t n, int64_t first, const char *how, bool is_repaired)
 {
     char line[300];
-    if (!n)
-        return;
     snprintf(line, sizeof line,
              "finished texts without a SHA-256 to check them by: %zu (the first is job %" PRId64 ")%s", n,
              first, how);
-    put(v, line);
+    if (n)
+        show_line(v, line, is_repaired);
 }
 
 static int check_texts(struct visit *v, size_t *n_jobs, struct err *e)
@@ -182,11 +172,10 @@ static int check_texts(struct visit *v, size_t *n_jobs, struct err *e)
     if (rc == 0)
         rc = store_add_sha(v->s, t.add, t.n_add, e);
     if (rc == 0) {
-        put_without(v, t.n_add, t.add->job, "", repaired);
+        put_without(v, t.n_add, t.add->job, "", true);
         put_without(v, stop_signal ? 0 : t.without, t.first,
                     v->o->repair ? "; the store does not have their tokenizer"
-                                 : "; longhand doctor --repair adds it",
-                    finding);
+                                 : "; longhand doctor --repair adds it", false);
     }
     if (rc == 0 && stop_signal)
         rc = err_set(e, ERR_AGAIN, "stopped by %s", stop_signal_name());

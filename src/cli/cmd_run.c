@@ -56,7 +56,7 @@ static void print_start(void *ctx, const struct decoder *d)
         fprintf(stderr, "the model's own settings (generation_config.json): %s\n", own);
     notice(p->show == SHOW_JSON,
            (struct row[]){ NOTICE_TEXT("phase", "start"), NOTICE_INT("job", r->job->id),
-                                     NOTICE_WIDE("seed", r->job->seed),
+                                     { "seed", NULL, V_WIDE(r->job->seed) },
                                      NOTICE_UINT("prompt_tokens", r->n_prompt),
                                      NOTICE_UINT("tokens", r->job->wanted),
                                      NOTICE_TEXT("generation_config", own), NOTICE_END },
@@ -111,8 +111,9 @@ static void print_end(const struct run *r, const struct work_result *w)
                    NOTICE_TEXT("phase", "done"), NOTICE_UINT("tokens", w->tokens), NOTICE_UINT("of", wanted),
                    NOTICE_TEXT("finish_reason", finish_name(w->finish)),
                    /* a stop string, the id of a token, or null */
-                   NOTICE_TEXT_OR_RAW(w->stopped_by_string || !w->stop_reason[0], "stop_reason",
-                                      w->stopped_by_string || w->stop_reason[0] ? w->stop_reason : NULL),
+                   { "stop_reason", NULL, V_TEXT(w->stop_reason), .unless = !w->stopped_by_string },
+                   { "stop_reason", NULL, V_JSON(*w->stop_reason ? w->stop_reason : NULL),
+                     .unless = w->stopped_by_string },
                    NOTICE_REAL("seconds", w->seconds), NOTICE_REAL("tokens_per_second", speed_of(w)),
                    NOTICE_UINT("prompt_tokens", r->n_prompt),
                    NOTICE_REAL("prefill_seconds", w->prefill_seconds), NOTICE_INT("job", r->job->id),

@@ -247,13 +247,6 @@ int job_from_word(struct store *s, const char *word, struct job_list *jobs, stru
     return rc;
 }
 
-static const struct job *itself(const void *job) { return job; }
-
-int put_in_chains(struct job_list *jobs, struct err *e)
-{
-    return jobs->n ? jobs_in_chains(jobs->v, jobs->n, sizeof *jobs->v, itself, e) : 0;
-}
-
 void worker_from_options(struct worker *w, const struct options *o)
 {
     w->threads = o->threads;

@@ -27,9 +27,6 @@ void parts_close(struct store_parts *p);
 int jobs_from_word(struct store *s, const char *word, struct job_list *jobs, struct err *e);
 int job_from_word(struct store *s, const char *word, struct job_list *jobs, struct err *e);
 
-/* Puts chapters after the texts that they continue. */
-int put_in_chains(struct job_list *jobs, struct err *e);
-
 /* Gives a worker that is zero, not yet open, the settings and the progress of the command line. A worker is
  * large: it is never copied. */
 void worker_from_options(struct worker *w, const struct options *o);

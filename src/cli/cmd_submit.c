@@ -27,15 +27,6 @@ static void say_estimate(const struct options *o, struct store *s, const char *w
     job_list_free(&jobs);
 }
 
-/* Prints the name of a batch, and the estimate. */
-static void put_name(const struct options *o, struct store *s, const char *name)
-{
-    char word[BATCH_NAME_BYTES_MAX + 2];
-    puts(name);
-    snprintf(word, sizeof word, "@%s", name);
-    say_estimate(o, s, word);
-}
-
 /* --after and what belongs to it. *append: for free. */
 static int after_from_options(struct request_after *a, char **append, const struct options *o,
                               struct store *s, struct err *e)
@@ -106,11 +97,15 @@ static int submit_many(const struct options *o, struct err *e)
     static struct grid g;
     struct store *s = NULL;
     const bool grid = o->grid.n > 0;
+    char word[BATCH_NAME_BYTES_MAX + 2];
     int rc = (grid ? grid_open(&g, o, e) : batch_open(&b, o, e)) ||
              store_from_options(&s, o, STORE_CREATE, e) ||
              (grid ? grid_submit(&g, s, e) : batch_submit(&b, s, e)) ? -1 : 0;
-    if (rc == 0)
-        put_name(o, s, grid ? g.name : b.name);
+    if (rc == 0) {
+        snprintf(word, sizeof word, "@%s", grid ? g.name : b.name);
+        puts(word + 1);
+        say_estimate(o, s, word);
+    }
     store_close(s);
     if (grid)
         grid_close(&g);

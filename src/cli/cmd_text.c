@@ -228,13 +228,16 @@ static int put_text(struct text_reader *r, struct store *s, const struct job *jo
     return rc ? -1 : 0;
 }
 
+static const struct job *itself(const void *job) { return job; }
+
 static int put_texts(const struct options *o, struct store_part *p, struct err *e)
 {
     struct text_reader reader = {0};
     struct sink out = { .fd = STDOUT_FILENO };
     struct text_before before = {0};
     size_t found = 0;
-    int rc = put_in_chains(&p->jobs, e);
+    struct job_list *l = &p->jobs;       /* chapters go after the texts that they continue */
+    int rc = l->n ? jobs_in_chains(l->v, l->n, sizeof *l->v, itself, e) : 0;
     if (rc == 0)
         rc = o->json ? text_json(&reader, p->store, &p->jobs, o, e) : sink_open(&out, o->output, e);
     out.earlier = o->force ? EARLIER_ANY : EARLIER_TEXT;

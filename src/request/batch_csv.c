@@ -118,17 +118,6 @@ static void put_field(struct json_writer *w, const char *name, const char *cell)
         jw_text(w, name, cell);
 }
 
-/* The message of a user. */
-static void put_message(struct json_writer *w, const char *cell)
-{
-    jw_open(w, "messages", '[');
-    jw_open(w, NULL, '{');
-    jw_text(w, "role", "user");
-    jw_text(w, "content", cell);
-    jw_close(w, '}');
-    jw_close(w, ']');
-}
-
 static bool is_other(const char *column, const char *cell)
 {
     return *cell && !(batch_line_field(column) & FIELD_READ);
@@ -180,12 +169,15 @@ static int put_row(struct json_writer *w, const struct csv_rows *c, const char *
         const char *name = c->column[i];
         if (!*cell[i] || is_other(name, cell[i]) || (others && cell[i] == metadata))
             continue;
-        if (batch_line_field(name) & FIELD_TEXT)
+        if (batch_line_field(name) & FIELD_TEXT) {
             jw_text(w, name, cell[i]);
-        else if (strcmp(name, "messages") == 0 && *cell[i] != '[')
-            put_message(w, cell[i]);
-        else
+        } else if (strcmp(name, "messages") == 0 && *cell[i] != '[') {
+            jw_open(w, name, '[');
+            chat_put(w, "user", cell[i], strlen(cell[i]));
+            jw_close(w, ']');
+        } else {
             put_field(w, name, cell[i]);
+        }
     }
     const int rc = others ? put_metadata(w, c, cell, metadata) : 0;
     jw_close(w, '}');

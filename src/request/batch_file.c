@@ -310,7 +310,7 @@ static void report_submitted(const struct batch *b)
                  plural(there, "exists already and stays unchanged", "exist already and stay unchanged"));
     notice(json, (struct row[]){ NOTICE_TEXT("phase", "submitted"), NOTICE_TEXT("name", b->name),
                                  NOTICE_UINT("jobs", b->n), NOTICE_UINT("new", b->n_new),
-                                 NOTICE_WIDE_IF(b->n_new, "seed", b->seed), NOTICE_END },
+                                 { "seed", NULL, V_WIDE(b->seed), .unless = !b->n_new }, NOTICE_END },
            "@%s: %zu new %s%s", b->name, b->n_new, plural(b->n_new, "job", "jobs"), rest);
     for (const struct batch_model *m = b->model; m < b->model + b->n_models && b->n_new; m++) {
         chat_notes_print(&m->chat_notes, b->o);

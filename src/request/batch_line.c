@@ -35,12 +35,8 @@ static int read_body(struct batch_line *l, struct batch_notes *notes, struct err
 static void put_messages(struct json_writer *w, const struct batch_line *l, const struct json *prompt)
 {
     jw_open(w, "messages", '[');
-    if (l->o.system) {
-        jw_open(w, NULL, '{');
-        jw_text(w, "role", "system");
-        jw_text(w, "content", l->o.system);
-        jw_close(w, '}');
-    }
+    if (l->o.system)
+        chat_put(w, "system", l->o.system, strlen(l->o.system));
     jw_open(w, NULL, '{');
     jw_text(w, "role", "user");
     jw_value(w, "content", prompt);

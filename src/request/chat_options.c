@@ -176,8 +176,6 @@ int conversation_continue(char **json, const char *own, const char *before, cons
                           size_t turns, struct err *e)
 {
     struct json root, earlier, key, v;
-    char name[40];
-    bool control;
     size_t size;
     if (js_check(&root, "a stored chat", own, strlen(own), e) ||
         (before && js_check(&earlier, "a stored chat", before, strlen(before), e)))
@@ -190,19 +188,12 @@ int conversation_continue(char **json, const char *own, const char *before, cons
     jw_open(&w, "before", '[');
     if (before)
         put_all(&w, &earlier);
-    for (const struct chat_turn *t = turn; t < turn + turns; t++) {
-        jw_open(&w, NULL, '{');
-        jw_text(&w, "role", t->role);
-        jw_bytes(&w, "content", t->text, t->n);
-        jw_close(&w, '}');
-    }
+    for (const struct chat_turn *t = turn; t < turn + turns; t++)
+        chat_put(&w, t->role, t->text, t->n);
     jw_close(&w, ']');
-    for (struct js_walk walk = js_walk(&root); js_next(&walk, &key, &v);) {
-        if (js_is(&key, "before") || js_length(&key, &control) >= sizeof name)
-            continue;
-        name[js_unescape(&key, name)] = 0;
-        jw_value(&w, name, &v);
-    }
+    for (struct js_walk walk = js_walk(&root); js_next(&walk, &key, &v);)
+        if (!js_is(&key, "before"))
+            jw_member(&w, &key, &v);
     jw_close(&w, '}');
     return stream_end(f) ? no_memory(e) : 0;
 }

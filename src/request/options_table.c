@@ -38,8 +38,7 @@ const struct option options_table[] = {
       "{\"prompt\": ..} and --lines." },
     { "messages", "", "FILE.json", VERBS_CHAT, TEXT, F(messages), TEXTS, 0,
       "Read a conversation instead of a prompt: a list of messages with role and content, as in OpenAI's "
-      "API. "
-      "It goes through the model's chat template. - is standard input." },
+      "API. It goes through the model's chat template. - is standard input." },
     { "escape", "-e", NULL, VERBS_SAMPLE, FLAG, F(escape), TEXTS, 0,
       "Replace \\n, \\t, \\r, \\\", \\' and \\\\ in the values of --prompt, --stop, --ban-phrase and "
       "--append by the characters that they stand for." },
@@ -73,8 +72,7 @@ const struct option options_table[] = {
          { VERBS_WRITE, NULL, "to the end of the text, at most of the context or of the memory" }),
       .fields = "max_tokens max_completion_tokens" },
     { "tokens", "-n --predict --n-predict --max-tokens --max-new-tokens", "+N", VERB_EXTEND, TEXT,
-      F(more_tokens), TEXTS, 0,
-      "Number of tokens to add to the text." },
+      F(more_tokens), TEXTS, 0, "Number of tokens to add to the text." },
     { "min-tokens", "", "N", VERBS_SAMPLE, SIZE, J(sampling.min_tokens), TEXTS, SAMPLED,
       "Do not end the text before it has N tokens: until then end-of-text tokens are banned.", .max = BIG,
       .value = "0" },
@@ -96,8 +94,7 @@ const struct option options_table[] = {
     { "on-loop", "", "warn|stop|off|retake[:N]", VERBS_SAMPLE, CHOICE, J(on_loop), TEXTS, SAMPLED,
       "What to do when the text falls into repetition: warn, stop writing, not check at all, or take the "
       "repetition back and write on differently. After N retakes in a row (32) the text ends before the "
-      "repetition.",
-      .value = "warn" },
+      "repetition.", .value = "warn" },
     { "logprobs", "", "N", VERBS_MAKE, LONG, J(logprobs), TEXTS, STORED | WHEN_SET,
       "Keep the model's own log-probability of each token, before sampling settings, and the N likeliest "
       "tokens at its place, at most 20. Exports as JSON have them. -1: keep none.", .min = -1, .max = 20,
@@ -105,33 +102,31 @@ const struct option options_table[] = {
     { "samples", "", "N", VERBS_MAKE, SIZE, F(samples), TEXTS, 0,
       "Number of texts to write. More than one text needs -o FILE; the texts go to FILE.0, FILE.1, ... "
       "FILE.0 is the text that --samples 1 writes.", .min = 1, .max = 1e6, .value = "1", .fields = "n" },
-    { "context-scaling", "--rope-scaling", "yarn:F[:ORIG]", VERBS_WRITE | VERB_SCORE | VERB_INSPECT, TEXT,
-      J(scaling), MODELS, STORED | DECIDES,
+    { "context-scaling", "--rope-scaling", "yarn:F[:ORIG]", VERBS_FORM, TEXT, J(scaling), MODELS,
+      STORED | DECIDES,
       "Stretch the context F times. ORIG is the length that the model was trained for. linear:F is "
       "supported too. short, of Phi-3 and Phi-4 with longrope: the original context and its frequencies, "
       "where transformers would change them within a text.", .shown = "the model's own" },
-    { "rope-scale", "", "F", VERBS_WRITE | VERB_SCORE | VERB_INSPECT, TEXT, F(rope_scale), MODELS, HIDDEN,
+    { "rope-scale", "", "F", VERBS_FORM, TEXT, F(rope_scale), MODELS, HIDDEN,
       "The F of --context-scaling." },
-    { "yarn-orig-ctx", "", "ORIG", VERBS_WRITE | VERB_SCORE | VERB_INSPECT, SIZE, F(yarn_orig_ctx), MODELS,
-      HIDDEN, "The ORIG of --context-scaling.", .min = 1, .max = BIG },
-    { "cache-type-k", "-ctk", "TYPE", VERBS_WRITE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN, TEXT,
+    { "yarn-orig-ctx", "", "ORIG", VERBS_FORM, SIZE, F(yarn_orig_ctx), MODELS, HIDDEN,
+      "The ORIG of --context-scaling.", .min = 1, .max = BIG },
+    { "cache-type-k", "-ctk", "TYPE", VERBS_FORM | VERB_BENCH | VERB_TRAIN, TEXT,
       F(cache_k), MODELS, HIDDEN, "llama.cpp's word for --kv-dtype" },
-    { "cache-type-v", "-ctv", "TYPE", VERBS_WRITE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN, TEXT,
+    { "cache-type-v", "-ctv", "TYPE", VERBS_FORM | VERB_BENCH | VERB_TRAIN, TEXT,
       F(cache_v), MODELS, HIDDEN, "llama.cpp's word for --kv-dtype" },
     { "allow-beyond-context", "", NULL, VERBS_WRITE, FLAG, J(allow_beyond_context), MODELS, STORED,
       "Continue beyond the context length that the model was made for." },
 
-    { "seed", "-s", "S", VERBS_WRITE | VERB_BENCH | VERB_TRAIN | VERB_FORK | VERB_REDO, SEED, F(seed),
-      SAMPLING,
-      MAIN | BODY | GRID,
+    { "seed", "-s", "S", VERBS_DRAFT | VERB_TRAIN | VERB_FORK | VERB_REDO, SEED, F(seed),
+      SAMPLING, MAIN | BODY | GRID,
       "The seed, a number of 64 bits; -1: one drawn at random. The same seed writes the same text.",
       .shown = "drawn at random and printed",
       OF({ VERB_TRAIN, NULL, "42" }, { VERB_REDO, "from it and its custom_id a job of a batch gets its seed",
                                        "that of the other samples" }) },
     { "temperature", "--temp", "T", VERBS_SAMPLE | VERB_BENCH, REAL, J(sampling.temperature), SAMPLING,
-      MAIN | SAMPLED,
-      "The sampling temperature. 0 always takes the likeliest token.", .max = 1000, .least = 1e-4,
-      .shown = "the model's own, else 1", .generation = "temperature" },
+      MAIN | SAMPLED, "The sampling temperature. 0 always takes the likeliest token.", .max = 1000,
+      .least = 1e-4, .shown = "the model's own, else 1", .generation = "temperature" },
     { "top-k", "", "K", VERBS_SAMPLE, LONG, J(sampling.top_k), SAMPLING, SAMPLED,
       "Keep the K most likely tokens. 0 or -1 keeps all.", .min = -1, .max = BIG, .shown = THE_MODELS,
       .generation = "top_k" },
@@ -188,8 +183,8 @@ const struct option options_table[] = {
     { "dry-sequence-breaker", "", "TEXT", VERBS_SAMPLE, LIST, J(breakers), SAMPLING, CHANGED | NULL_IF_EMPTY,
       "DRY: a repetition never extends back across TEXT. The escapes \\n, \\t, \\\" and \\\\ are "
       "supported. May be given several times; the first use replaces the default. none: no breakers.",
-      .shown = "newline, colon, double quote and asterisk",
-      .max = STOP_STRINGS_MAX, .fields = "dry_sequence_breakers", .member = "dry_sequence_breakers" },
+      .shown = "newline, colon, double quote and asterisk", .max = STOP_STRINGS_MAX,
+      .fields = "dry_sequence_breakers", .member = "dry_sequence_breakers" },
     { "logit-bias", "", "ID:BIAS", VERBS_SAMPLE, BIASES, F(logit_bias), SAMPLING, CHANGED | BODY,
       "Add BIAS to the logit of token ID; -inf bans the token. May be given several times, or once as a "
       "JSON object {\"ID\": BIAS, ..}." },
@@ -201,60 +196,55 @@ const struct option options_table[] = {
       VERBS_BRANCH | VERBS_MAKE | VERBS_COMPUTE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN |
           VERB_CONVERT | VERB_PLAN,
       SIZE, F(threads), MODELS, MAIN | MACHINE,
-      "Number of computing threads. The text does not depend on it.",
-      .min = 1, .max = 512, .shown = "the physical cores that the process may use" },
-    { "compute", "", "bf16|f32", VERBS_WRITE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN, CHOICE,
+      "Number of computing threads. The text does not depend on it.", .min = 1, .max = 512,
+      .shown = "the physical cores that the process may use" },
+    { "compute", "", "bf16|f32", VERBS_FORM | VERB_BENCH | VERB_TRAIN, CHOICE,
       J(compute), MODELS, STORED | DECIDES, "Number format of the computation. f32 is meant for comparisons.",
       .value = "bf16" },
-    { "kv-dtype", "", "auto|int16|bf16|int8|int4",
-      VERBS_WRITE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN, CHOICE, J(kv_dtype), MODELS,
-      STORED | DECIDES | LATER,
+    { "kv-dtype", "", "auto|int16|bf16|int8|int4", VERBS_FORM | VERB_BENCH | VERB_TRAIN, CHOICE,
+      J(kv_dtype), MODELS, STORED | DECIDES | LATER,
       "Number format of the KV cache. int16, with a scale for each row, is closer to f32 than bf16 and "
       "faster on CPUs. int8 takes half the memory of int16, int4 (values in 4 bits, keys in 8) 0.4 of it, "
       "and both read a long text faster. Perplexity rises by about 0.05 % and by 0.1 to 0.7 %. They need a "
       "CPU. auto is int16 on a CPU and bf16 on a GPU. A text keeps the format that it began with.",
       .value = "auto" },
-    { "drafter", "", "auto|none|LIST", VERBS_WRITE | VERB_BENCH, DRAFTERS, J(drafter), DRAFTING,
+    { "drafter", "", "auto|none|LIST", VERBS_DRAFT, DRAFTERS, J(drafter), DRAFTING,
       MAIN | DRAFTED,
       "How to guess tokens before the model verifies them. The text does not depend on it. LIST is a list "
       "of " OPTION_DRAFTERS ". mtp is the model's own draft layer, assistant the drafter beside a Gemma 4 "
-      "model. none writes one token at a time.",
-      .value = "auto" },
-    { "preset", "", "NAME", VERBS_WRITE | VERB_BENCH, TEXT, F(preset), DRAFTING, GRID,
+      "model. none writes one token at a time.", .value = "auto" },
+    { "preset", "", "NAME", VERBS_DRAFT, TEXT, F(preset), DRAFTING, GRID,
       "tokenswift: draft as in the TokenSwift paper; its filters keep 20 tokens, which changes the text. "
       "table11-MODEL: also use the paper's sampling settings for MODEL. magicdec: four draft passes of the "
       "model over its last 256 keys and the first. medusa: a tree of the drafting heads alone; "
       "--drafter heads:FILE names independent heads. story: penalty 1.1 over 256 tokens, min-p 0.05, DRY "
       "with 0.8, --on-loop retake, temperature 0.8 if the model has none; --preset medusa,story is both." },
-    { "tree", "", "A,B,..", VERBS_WRITE | VERB_BENCH, WIDTHS, J(draft), DRAFTING, DRAFTED,
+    { "tree", "", "A,B,..", VERBS_DRAFT, WIDTHS, J(draft), DRAFTING, DRAFTED,
       "Number of candidates at each depth of the draft tree. All candidates are verified.",
       .shown = "whatever is fastest" },
-    { "ngram-k", "", "K", VERBS_WRITE | VERB_BENCH, SIZE, J(draft.ngram_k), DRAFTING, DRAFTED,
+    { "ngram-k", "", "K", VERBS_DRAFT, SIZE, J(draft.ngram_k), DRAFTING, DRAFTED,
       "Number of continuations to take from the table of 4-grams.", .max = 32, .shown = "20" },
-    { "ngram-lead", "", "first|all|root", VERBS_WRITE | VERB_BENCH, CHOICE, J(draft.ngram_lead),
-      DRAFTING, DRAFTED,
+    { "ngram-lead", "", "first|all|root", VERBS_DRAFT, CHOICE, J(draft.ngram_lead), DRAFTING, DRAFTED,
       "The tokens after which continuations from the 4-gram table are added: the first candidate for the "
       "next token, all candidates for it, or the last token of the text.", .value = "first" },
-    { "ngram-delay", "", "N", VERBS_WRITE | VERB_BENCH, LONG, J(draft.ngram_delay), DRAFTING, DRAFTED,
+    { "ngram-delay", "", "N", VERBS_DRAFT, LONG, J(draft.ngram_delay), DRAFTING, DRAFTED,
       "Number of tokens that a 4-gram waits before it enters the table.", .max = BIG,
       .shown = "the penalty's window" },
-    { "draft-passes", "", "N", VERBS_WRITE | VERB_BENCH, LONG, J(draft.draft_passes), DRAFTING, DRAFTED,
+    { "draft-passes", "", "N", VERBS_DRAFT, LONG, J(draft.draft_passes), DRAFTING, DRAFTED,
       "Number of draft passes over the partial cache in each round.", .max = 16,
       .shown = "whatever is fastest" },
-    { "kv-budget", "", "N|prompt", VERBS_WRITE | VERB_BENCH, SIZE, J(draft.kv_budget), DRAFTING, DRAFTED,
+    { "kv-budget", "", "N|prompt", VERBS_DRAFT, SIZE, J(draft.kv_budget), DRAFTING, DRAFTED,
       "Number of keys in the partial cache. The caches of model and mtp keep 4096 at most.",
       .shown = "4096", .min = 2, .max = BIG, .word = "prompt" },
-    { "kv-sinks", "", "N", VERBS_WRITE | VERB_BENCH, SIZE, J(draft.kv_sinks), DRAFTING, DRAFTED,
+    { "kv-sinks", "", "N", VERBS_DRAFT, SIZE, J(draft.kv_sinks), DRAFTING, DRAFTED,
       "Number of first tokens that always stay in these caches.", .min = 1, .max = BIG, .shown = "16" },
-    { "kv-policy", "", "full|static|dynamic|window|mean", VERBS_WRITE | VERB_BENCH, CHOICE,
-      J(draft.kv_policy),
+    { "kv-policy", "", "full|static|dynamic|window|mean", VERBS_DRAFT, CHOICE, J(draft.kv_policy),
       DRAFTING, DRAFTED,
       "The keys in the partial cache: all of them, the keys that mattered at the start, the keys that "
       "matter now, the most recent keys, or the most recent keys and means of earlier keys (CPU only).",
       .shown = "whatever is fastest; dynamic with --tree, --kv-budget or --preset",
       .words = "dynamic|static|window|mean|full|auto" },
-    { "draft-weights", "", "int8|model", VERBS_WRITE | VERB_BENCH, CHOICE, J(draft.weights), DRAFTING,
-      DRAFTED | LATER,
+    { "draft-weights", "", "int8|model", VERBS_DRAFT, CHOICE, J(draft.weights), DRAFTING, DRAFTED | LATER,
       "Weights for draft passes. int8: an 8-bit copy of the model, if memory has room for it (CPU only, "
       "not with --verifier paper). model: the model itself.", .value = "int8" },
     { "verifier", "", "exact|paper", VERBS_WRITE, CHOICE, J(draft.verifier), DRAFTING, DRAFTED,
@@ -266,20 +256,16 @@ const struct option options_table[] = {
       "Where to compute. auto: the first GPU if its kernels passed a check (seconds, once for a GPU, driver "
       "and program) and it can hold the model, else the CPU; where there is a GPU, a line says which and "
       "why. cuda:all, for work only: one worker for each GPU. A text keeps the arithmetic that it began "
-      "with.",
-      .value = "auto",
-      OF({ VERB_TRAIN, "auto is the CPU" }) },
+      "with.", .value = "auto", OF({ VERB_TRAIN, "auto is the CPU" }) },
     { "weights", "", "as-is|q8_0|q4_0",
-      VERBS_WRITE | VERB_SCORE | VERB_INSPECT | VERB_WORK | VERB_RESUME | VERB_EXTEND | VERB_FORK |
-          VERB_PLAN, CHOICE, J(weights),
-      MODELS, STORED | DECIDES | WHEN_SET,
+      VERBS_FORM | VERBS_BRANCH | VERB_WORK | VERB_RESUME | VERB_PLAN, CHOICE, J(weights), MODELS,
+      STORED | DECIDES | WHEN_SET,
       "Number format of the matrices of a model in 16 bits: q8_0 and q4_0 write the text that a file of "
-      "convert "
-      "would write. Verbs about jobs need it with --model, for jobs that have it.", .value = "as-is" },
+      "convert would write. Verbs about jobs need it with --model, for jobs that have it.",
+      .value = "as-is" },
     { "weights", "", "bf16|q8_0|q4_0", VERB_CONVERT, CHOICE, F(convert_weights), MODELS, MAIN,
       "Number format of the matrices. q8_0 has 8.5 bits for a weight, q4_0 4.5 (and 8.5 for the logits' "
-      "matrix).",
-      .value = "q8_0" },
+      "matrix).", .value = "q8_0" },
 
     { "format", "", "text|ids", VERB_RUN | VERB_TEXT | VERB_TAIL, CHOICE, F(format), OUTPUT, 0,
       "The form of the text on standard output. ids writes one decimal number per line.", .value = "text" },
@@ -326,8 +312,7 @@ const struct option options_table[] = {
       "10 s.", .value = "auto" },
     { "quiet", "-q", NULL,
       VERBS_BRANCH | VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN | VERB_SUBMIT |
-          VERB_EXPORT |
-          VERB_CONVERT | VERBS_COMPUTE | VERBS_CHANGE | VERB_COMPACT | VERB_BACKUP | VERB_REDO,
+          VERB_EXPORT | VERB_CONVERT | VERBS_COMPUTE | VERBS_CHANGE | VERB_COMPACT | VERB_BACKUP | VERB_REDO,
       FLAG, F(quiet), OUTPUT, MACHINE, "Print only errors on standard error." },
     { "data", "", "FILES...", VERB_TRAIN | VERB_BENCH, FILES, F(data), TRAINING, 0,
       "Texts to train on. Takes all words up to the next option." },
@@ -405,11 +390,10 @@ const struct option options_table[] = {
       "the line." },
     { "keep", "", NULL, VERBS_MAKE, FLAG, F(keep), STORE, 0,
       "With --batch of a name that is in use: keep its jobs as they are, also where the options of the "
-      "command line "
-      "are other ones." },
+      "command line are other ones." },
     { "name", "", "NAME", VERBS_MAKE | VERBS_BRANCH, TEXT, F(name), STORE, 0,
-      "Name of the batch or of the job: @NAME selects "
-      "it. The jobs of --samples are @NAME/0, @NAME/1, ..", .shown = "a batch: the name of the file" },
+      "Name of the batch or of the job: @NAME selects it. The jobs of --samples are @NAME/0, @NAME/1, ..",
+      .shown = "a batch: the name of the file" },
     { "replace", "", NULL, VERBS_MAKE | VERBS_BRANCH, FLAG, F(replace), STORE, 0,
       "With --name: take the name from the text that has it. That text stays under its number." },
     { "shard", "", "I/N", VERBS_MAKE, TEXT, F(shard), STORE, 0,
@@ -441,8 +425,8 @@ const struct option options_table[] = {
       "written waits.", .min = 1, .shown = "what the machine has available, less a margin" },
     { "metrics", "", "FILE", VERB_WORK, TEXT, F(metrics), STORE, 0,
       "Write the figures of the worker to FILE every 5 s, in Prometheus' text format, with vLLM's names "
-      "where "
-      "vLLM has the metric. FILE appears whole. With several GPUs: one file for each, FILE.0 and so on." },
+      "where vLLM has the metric. FILE appears whole. With several GPUs: one file for each, FILE.0 and so "
+      "on." },
     { "max-attempts", "", "N", VERBS_QUEUE, SIZE, F(max_attempts), STORE, 0,
       "A job fails after N attempts in a row that produced neither a token nor a longer snapshot. 0: no "
       "limit.", .max = 1e6, .value = "10" },
@@ -474,8 +458,7 @@ const struct option options_table[] = {
       "word stand within the 2,000 words before, too." },
     { "all", "", NULL, VERBS_SELECT, FLAG, F(all), STORE, 0, "Select every job." },
     { "limit", "", "N", VERB_LIST, SIZE, F(limit), OUTPUT, 0, "Show N jobs, the first ones of the order.",
-      .min = 1,
-      .max = BIG, .shown = "all" },
+      .min = 1, .max = BIG, .shown = "all" },
     { "sort", "", "COLUMN", VERB_LIST, TEXT, F(sort), OUTPUT, 0, "Order the jobs by this column.",
       .shown = "job" },
     { "reverse", "", NULL, VERB_LIST, FLAG, F(reverse), OUTPUT, 0, "Turn the order round." },
@@ -487,8 +470,7 @@ const struct option options_table[] = {
       "Show the jobs of requests to a server, too." },
     { "older-than", "", "AGE", VERB_REMOVE, TEXT, F(older_than), STORE, 0,
       "Of the selected jobs (default: all) only those that ended at least AGE ago: a number and s, m, h "
-      "or d, "
-      "like 30d." },
+      "or d, like 30d." },
     { "force", "", NULL, VERB_REMOVE, FLAG, F(force), STORE, 0,
       "Also remove jobs that a worker is writing or that chapters wait for. Without it, nothing is removed "
       "if there is one." },

@@ -157,19 +157,14 @@ int chat_template_text(char **text, const char *place, struct err *e)
 
 /* ---- opening ---- */
 
-static int set_label(struct chat *c, struct err *e, const char *format, const char *what)
+/* Parses the texts of templates. `format` with `what` is how messages call them. */
+static int open_texts(struct chat *c, const char *format, const char *what, const char *text,
+                      const char *tool_use, struct err *e)
 {
-    const int n = snprintf(NULL, 0, format, what);
-    c->label = n < 0 ? NULL : malloc((size_t)n + 1);
-    if (!c->label)
+    if (asprintf(&c->label, format, what) < 0) {
+        c->label = NULL;
         return err_set(e, ERR_FAILED, "no memory for a chat template");
-    snprintf(c->label, (size_t)n + 1, format, what);
-    return 0;
-}
-
-/* Parses the texts of templates under the label. */
-static int open_texts(struct chat *c, const char *text, const char *tool_use, struct err *e)
-{
+    }
     sha256_text(c->name, text, strlen(text));
     return jinja_open(&c->t, c->label, text, strlen(text), e) ||
                    (tool_use && jinja_open(&c->tool_use, c->label, tool_use, strlen(tool_use), e))
@@ -186,7 +181,7 @@ static int open_own(struct chat *c, const char *dir, struct err *e)
                      ERR_PATH "the model has no chat template; --chat-template names one of %s, or a file",
                      dir, CHAT_NAMES);
     if (rc == 0)
-        rc = set_label(c, e, "%s", path) || open_texts(c, text, tool_use, e) ? -1 : 0;
+        rc = open_texts(c, "%s", path, text, tool_use, e);
     free(text);
     free(tool_use);
     return rc;
@@ -198,7 +193,7 @@ static int open_file(struct chat *c, const char *path, struct err *e)
     size_t n;
     if (file_read(&text, &n, path, FILE_BYTES_MAX, e))
         return -1;
-    const int rc = set_label(c, e, "%s", path) || open_texts(c, text, NULL, e) ? -1 : 0;
+    const int rc = open_texts(c, "%s", path, text, NULL, e);
     free(text);
     return rc;
 }
@@ -207,8 +202,7 @@ static int open_builtin(struct chat *c, size_t i, struct err *e)
 {
     static const char *const tokens[] = { "bos_token", "eos_token" };
     struct json root, v;
-    if (set_label(c, e, "chat template %s", chat_builtin[i].name) ||
-        open_texts(c, chat_builtin[i].text, NULL, e) ||
+    if (open_texts(c, "chat template %s", chat_builtin[i].name, chat_builtin[i].text, NULL, e) ||
         js_check(&root, "tokens", c->tokens, strlen(c->tokens), e))
         return -1;
     snprintf(c->name, sizeof c->name, "%s", chat_builtin[i].name);
@@ -238,7 +232,7 @@ static int open_given(struct chat *c, const char *template, enum chat_source sou
         if (strcmp(chat_builtin[i].name, template) == 0)
             return open_builtin(c, i, e);
     if (strchr(template, '{'))
-        return set_label(c, e, "%s", "the chat template given") || open_texts(c, template, NULL, e) ? -1 : 0;
+        return open_texts(c, "%s", "the chat template given", template, NULL, e);
     if (source == CHAT_FILE && access(template, F_OK) == 0)
         return open_file(c, template, e);
     return err_set(e, ERR_INPUT, "chat template '%s': %s, allowed are %s, %s", template,

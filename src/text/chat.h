@@ -76,6 +76,9 @@ int chat_render(const struct chat *c, const struct chat_input *in, char **text, 
 /* Renders the prompt, and its token ids; the caller frees both. An empty prompt is ERR_INPUT. */
 int chat_encode(const struct chat *c, const struct tokenizer *t, const struct chat_input *in, char **text,
                 size_t *size, int32_t **ids, size_t *n_ids, struct err *e);
+/* Writes a message. */
+struct json_writer;
+void chat_put(struct json_writer *w, const char *role, const char *text, size_t n);
 /* The messages of --system and --prompt: JSON that the caller frees. system: NULL for none. */
 int chat_messages(char **json, struct json *messages, const char *system, const char *prompt, size_t n,
                   struct err *e);

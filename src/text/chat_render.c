@@ -83,17 +83,11 @@ static int write_list(struct json_writer *w, const struct message *m, const stru
         if (part_text(m, &part, &text, e))
             return -1;
         jw_open(w, NULL, '{');
-        for (struct js_walk inner = js_walk(&part); js_next(&inner, &key, &v);) {
-            char *name = js_strdup(&key);
-            int rc = name ? 0 : no_memory(e);
-            if (rc == 0 && m->open && n == 1 && v.s == text.s)
-                rc = write_marked(w, name, m, js_strdup(&v), e);
-            else if (rc == 0)
-                copy(w, name, &v);
-            free(name);
-            if (rc)
+        for (struct js_walk inner = js_walk(&part); js_next(&inner, &key, &v);)
+            if (!m->open || n > 1 || v.s != text.s)
+                jw_member(w, &key, &v);
+            else if (write_marked(w, "text", m, js_strdup(&v), e))
                 return -1;
-        }
         jw_close(w, '}');
     }
     jw_close(w, ']');
@@ -267,12 +261,8 @@ static int write_message(struct json_writer *w, const struct message *m, struct 
 static void write_object(struct json_writer *w, const struct json *v)
 {
     struct json key, one;
-    for (struct js_walk walk = js_walk(v); js_next(&walk, &key, &one);) {
-        char *name = js_strdup(&key);
-        if (name)
-            copy(w, name, &one);
-        free(name);
-    }
+    for (struct js_walk walk = js_walk(v); js_next(&walk, &key, &one);)
+        jw_member(w, &key, &one);
 }
 
 /* Variables of --thinking, --chat-date and chat_template_kwargs. */
@@ -404,23 +394,26 @@ int chat_encode(const struct chat *c, const struct tokenizer *t, const struct ch
     return -1;
 }
 
+void chat_put(struct json_writer *w, const char *role, const char *text, size_t n)
+{
+    jw_open(w, NULL, '{');
+    jw_text(w, "role", role);
+    jw_bytes(w, "content", text, n);
+    jw_close(w, '}');
+}
+
 int chat_messages(char **json, struct json *messages, const char *system, const char *prompt, size_t n,
                   struct err *e)
 {
-    const char *const role[] = { "system", "user" }, *const content[] = { system, prompt };
-    const size_t size[] = { system ? strlen(system) : 0, n };
     size_t n_json;
     FILE *f = memory_file(json, &n_json);
     if (!f)
         return no_memory(e);
     struct json_writer w = { .f = f };
     jw_open(&w, NULL, '[');
-    for (size_t i = system ? 0 : 1; i < 2; i++) {
-        jw_open(&w, NULL, '{');
-        jw_text(&w, "role", role[i]);
-        jw_bytes(&w, "content", content[i], size[i]);
-        jw_close(&w, '}');
-    }
+    if (system)
+        chat_put(&w, "system", system, strlen(system));
+    chat_put(&w, "user", prompt, n);
     jw_close(&w, ']');
     return stream_end(f) ? no_memory(e) : js_check(messages, "messages", *json, n_json, e);
 }

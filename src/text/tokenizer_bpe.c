@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CACHE_SLOTS = 8192, CACHE_IDS_MAX = UINT16_MAX };
+enum { CACHE_SLOTS = 8192 };
 
 void bpe_free(struct bpe *w)
 {
@@ -68,22 +68,16 @@ static void add_symbols(struct bpe *w, const char *s, size_t n)
     uint32_t unk = NO_ID;
     w->n_sym = 0;
     for (size_t i = 0; i < n;) {
-        unsigned char b = (unsigned char)s[i];
-        if (t->byte_level) {
-            char c[4];
-            if (t->byte_id[b] != NO_ID && unk == NO_ID)
-                add_symbol(w, t->byte_id[b]);
-            else
-                add_character(w, c, utf8_put(c, byte_to_char(b)), &unk);
-            i++;
-        } else {
-            size_t len = utf8_length(b);
-            if (len == 1 && t->byte_id[b] != NO_ID && unk == NO_ID)
-                add_symbol(w, t->byte_id[b]);
-            else
-                add_character(w, s + i, len, &unk);
-            i += len;
-        }
+        const unsigned char b = (unsigned char)s[i];
+        const size_t len = t->byte_level ? 1 : utf8_length(b);
+        char c[4];
+        if (len == 1 && t->byte_id[b] != NO_ID && unk == NO_ID)
+            add_symbol(w, t->byte_id[b]);
+        else if (t->byte_level)
+            add_character(w, c, utf8_put(c, byte_to_char(b)), &unk);
+        else
+            add_character(w, s + i, len, &unk);
+        i += len;
     }
     if (unk != NO_ID)
         add_symbol(w, unk);

@@ -20,19 +20,14 @@ static int by_id(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
-/* Whether two JSON strings are equal. Neither writer of such files escapes what the other does not. */
-static bool same_text(const struct json *a, const struct json *b)
-{
-    const size_t n = (size_t)(a->end - a->s);
-    return n == (size_t)(b->end - b->s) && memcmp(a->s, b->s, n) == 0;
-}
-
+/* Whether a token has this content. No writer of such files escapes what another does not. */
 static bool is_added(const struct json *added, const struct json *content)
 {
+    const ptrdiff_t n = content->end - content->s;
     struct json v, x;
     for (struct js_walk w = js_walk(added); js_next(&w, NULL, &v);)
         if (js_kind(&v) == JS_OBJECT && js_get(&v, "content", &x, &(struct err){ 0 }) == 1 &&
-            same_text(&x, content))
+            x.end - x.s == n && memcmp(x.s, content->s, (size_t)n) == 0)
             return true;
     return false;
 }
