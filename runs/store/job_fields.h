@@ -41,10 +41,10 @@ enum {
 
 /* In the table `input`. The prompt has a length beside it, so the store writes and reads it by itself. */
 #define PROMPT_FIELD(X) \
-    X('s', prompt, "prompt", FIELD_COMPLETIONS | FIELD_TEXT | FIELD_WHOLE, prompt, \
+    X('s', prompt, "prompt", FIELD_COMPLETIONS | FIELD_TEXT | FIELD_WHOLE, input, \
       "a text, or a list of token ids")
 #define INPUT_FIELDS(X) \
-    X('s', chat, "messages", FIELD_CHAT, messages, "a chat: role and content of each message") \
+    X('s', chat, "messages", FIELD_CHAT, input, "a chat: role and content of each message") \
     X('s', parameters, NULL, 0, none, NULL) \
     X('s', metadata, "metadata", FIELD_BODY | FIELD_BESIDE, metadata, \
       "any JSON; exports and reports have it")

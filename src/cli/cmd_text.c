@@ -17,6 +17,15 @@
 #include "src/cli/cmd_store.h"
 #include "src/cli/verbs.h"
 
+/* The texts that a verb prints. */
+struct texts {
+    const struct options *o;
+    struct store *s;
+    struct text_reader reader;
+    struct sink out;
+    size_t found;                                /* places of --find */
+};
+
 static int put_ids(struct sink *out, const int32_t *ids, size_t n, struct err *e)
 {
     char block[4096];
@@ -36,26 +45,22 @@ static bool with_prompt(const struct options *o) { return options_given(o, "with
 
 /* The job's input, with the text that the model read in place of what the user wrote. They differ in a chat
  * and in a chapter. */
-static int read_prompt(struct text_reader *r, struct store *s, const struct job *job, const struct options *o,
-                       struct job_input *in, struct err *e)
+static int read_prompt(struct texts *x, const struct job *job, struct job_input *in, struct err *e)
 {
     struct job_params p = {0};
     char *text = NULL;
     size_t n;
-    if (store_input(s, job->id, in, e))
+    if (store_input(x->s, job->id, in, e))
         return -1;
-    if (o->with_prompt == PROMPT_USER || o->format == FORMAT_IDS)
+    if (x->o->with_prompt == PROMPT_USER || x->o->format == FORMAT_IDS)
         return 0;
     int rc = job_parse(&p, in->parameters, e);
-    if (rc == 0 && (p.chat || job->after)) {
-        rc = text_reader_open(r, s, job, &p, e) ||
-             tokenizer_decode(r->tokenizer, &text, &n, in->prompt_ids, in->n_prompt, !p.chat, e) ? -1
-                                                                                                       : 0;
-        if (rc == 0) {
-            free(in->prompt);
-            in->prompt = text;
-            in->prompt_bytes = n;
-        }
+    if (rc == 0 && (p.chat || job->after) && (rc = text_reader_open(&x->reader, x->s, job, &p, e)) == 0 &&
+        (rc = tokenizer_decode(x->reader.tokenizer, &text, &n, in->prompt_ids, in->n_prompt, !p.chat,
+                               e)) == 0) {
+        free(in->prompt);
+        in->prompt = text;
+        in->prompt_bytes = n;
     }
     job_close(&p);
     if (rc)
@@ -75,35 +80,33 @@ static int put_end_of_message(const struct job_input *in, struct sink *out, stru
 }
 
 /* Prints the prompt, as text or as ids. */
-static int put_prompt(struct text_reader *r, struct store *s, const struct job *job, const struct options *o,
-                      struct sink *out, struct err *e)
+static int put_prompt(struct texts *x, const struct job *job, struct err *e)
 {
     struct job_input in;
-    if (read_prompt(r, s, job, o, &in, e))
+    if (read_prompt(x, job, &in, e))
         return -1;
-    int rc = o->format == FORMAT_IDS ? put_ids(out, in.prompt_ids, in.n_prompt, e)
-                                     : sink_write(out, in.prompt, in.prompt_bytes, e);
-    if (rc == 0 && o->with_prompt == PROMPT_USER)
-        rc = put_end_of_message(&in, out, e);
+    int rc = x->o->format == FORMAT_IDS ? put_ids(&x->out, in.prompt_ids, in.n_prompt, e)
+                                        : sink_write(&x->out, in.prompt, in.prompt_bytes, e);
+    if (rc == 0 && x->o->with_prompt == PROMPT_USER)
+        rc = put_end_of_message(&in, &x->out, e);
     job_input_free(&in);
     return rc;
 }
 
-/* Prints the places of --find. *found counts them. */
-static int put_places(struct text_reader *r, struct store *s, const struct job *job, const struct options *o,
-                      struct sink *out, size_t *found, struct err *e)
+/* Prints the places of --find. */
+static int put_places(struct texts *x, const struct job *job, struct err *e)
 {
     struct placed_text t;
     struct text_place at = {0};
     char line[100];
-    int rc = job_read_text(r, s, job, &t, e);
-    const size_t from = rc || o->with_thinking ? 0 : t.answer;
-    for (at.byte = from; rc == 0 && placed_text_find(&t, o->find, &at);) {
+    int rc = job_read_text(&x->reader, x->s, job, &t, e);
+    const size_t from = rc || x->o->with_thinking ? 0 : t.answer;
+    for (at.byte = from; rc == 0 && placed_text_find(&t, x->o->find, &at);) {
         int n = snprintf(line, sizeof line, "job %" PRId64 ": token %zu, byte %zu\n", job->id, at.token,
                          at.byte - from);
-        rc = sink_write(out, line, (size_t)n, e);
+        rc = sink_write(&x->out, line, (size_t)n, e);
     }
-    *found += at.n;
+    x->found += at.n;
     if (rc == 0)
         placed_text_free(&t);
     return rc;
@@ -136,61 +139,64 @@ static int put_given(struct json_writer *w, struct store *s, const struct job *j
     return 0;
 }
 
-/* Reads a text. *shown: its end without the thoughts that are not shown. */
-static int read_shown(struct text_reader *r, struct store *s, const struct job *job, const struct options *o,
-                      struct placed_text *t, const char **shown, size_t *n, struct err *e)
+/* A text as it is shown, or its ids; shown_free. */
+struct shown { struct placed_text text; int32_t *ids; const char *s; size_t n; };
+
+/* Reads a text or its ids. Of a text the end is shown, without the thoughts that are not. */
+static int read_shown(struct texts *x, const struct job *job, struct shown *t, struct err *e)
 {
-    if (job_read_text(r, s, job, t, e))
+    *t = (struct shown){0};
+    if (x->o->format == FORMAT_IDS)
+        return store_tokens(x->s, job->id, 0, job->tokens, &t->ids, &t->n, e);
+    if (job_read_text(&x->reader, x->s, job, &t->text, e))
         return -1;
-    const size_t from = o->with_thinking ? 0 : t->answer;
-    if (from && from == t->n)
-        request_notice(o, "job %" PRId64 ": the text has no answer after its thoughts; --with-thinking shows "
-                       "them", job->id);
-    *shown = t->text + from;
-    *n = t->n - from;
+    const size_t from = x->o->with_thinking ? 0 : t->text.answer;
+    if (from && from == t->text.n)
+        request_notice(x->o, "job %" PRId64 ": the text has no answer after its thoughts; --with-thinking "
+                       "shows them", job->id);
+    t->s = t->text.text + from;
+    t->n = t->text.n - from;
     return 0;
 }
 
-/* Adds an object with number, name, the prompt with --with-prompt, and the text or its ids. */
-static int put_json(struct text_reader *r, struct store *s, const struct job *job, const struct options *o,
-                    struct json_writer *w, struct err *e)
+static void shown_free(struct shown *t)
 {
-    const bool as_ids = o->format == FORMAT_IDS;
+    placed_text_free(&t->text);
+    free(t->ids);
+}
+
+/* Adds an object with number, name, the prompt with --with-prompt, and the text or its ids. */
+static int put_json(struct texts *x, const struct job *job, struct json_writer *w, struct err *e)
+{
+    const bool as_ids = x->o->format == FORMAT_IDS;
     struct job_input in = {0};
-    struct placed_text text = {0};
-    const char *shown = NULL;
+    struct shown t = {0};
     char name[512];
-    int32_t *ids = NULL;
-    size_t n;
-    int rc = with_prompt(o) ? read_prompt(r, s, job, o, &in, e) : 0;
-    rc = rc ? rc : as_ids ? store_tokens(s, job->id, 0, job->tokens, &ids, &n, e)
-                          : read_shown(r, s, job, o, &text, &shown, &n, e);
+    int rc = (with_prompt(x->o) && read_prompt(x, job, &in, e)) || read_shown(x, job, &t, e) ? -1 : 0;
     if (rc == 0) {
         job_label(name, sizeof name, job);
         jw_open(w, NULL, '{');
         jw_int(w, "job", job->id);
         jw_text(w, "name", *name ? name : NULL);
-        if (with_prompt(o) && as_ids)
+        if (with_prompt(x->o) && as_ids)
             put_json_ids(w, "prompt_ids", in.prompt_ids, in.n_prompt);
-        else if (with_prompt(o))
+        else if (with_prompt(x->o))
             jw_bytes(w, "prompt", in.prompt, in.prompt_bytes);
         if (as_ids) {
-            put_json_ids(w, "ids", ids, n);
-            rc = put_given(w, s, job, e);
+            put_json_ids(w, "ids", t.ids, t.n);
+            rc = put_given(w, x->s, job, e);
         } else {
-            jw_bytes(w, "text", shown, n);
+            jw_bytes(w, "text", t.s, t.n);
         }
         jw_close(w, '}');
     }
     job_input_free(&in);
-    placed_text_free(&text);
-    free(ids);
+    shown_free(&t);
     return rc;
 }
 
 /* text --json: an array of objects. */
-static int text_json(struct text_reader *r, struct store *s, const struct job_list *jobs,
-                     const struct options *o, struct err *e)
+static int text_json(struct texts *x, const struct job_list *jobs, struct err *e)
 {
     struct whole out;
     struct json_writer w = { .f = whole_begin(&out, e), .style = JW_LIST };
@@ -199,56 +205,46 @@ static int text_json(struct text_reader *r, struct store *s, const struct job_li
         return -1;
     jw_open(&w, NULL, '[');
     for (size_t i = 0; rc == 0 && i < jobs->n; i++)
-        rc = put_json(r, s, &jobs->v[i], o, &w, e);
+        rc = put_json(x, &jobs->v[i], &w, e);
     jw_close(&w, ']');
     fputc('\n', w.f);
-    return whole_end(&out, rc, o->output, o->force ? EARLIER_ANY : EARLIER_KIND, e);
+    return whole_end(&out, rc, x->o->output, x->o->force ? EARLIER_ANY : EARLIER_KIND, e);
 }
 
 /* Prints one text in the form that the options ask for. */
-static int put_text(struct text_reader *r, struct store *s, const struct job *job, struct text_before *before,
-                    const struct options *o, struct sink *out, struct err *e)
+static int put_text(struct texts *x, const struct job *job, struct text_before *before, struct err *e)
 {
-    const bool as_ids = o->format == FORMAT_IDS;
-    struct placed_text text = {0};
-    const char *shown = NULL;
+    const bool prompt = with_prompt(x->o), as_ids = x->o->format == FORMAT_IDS;
+    struct shown t = {0};
     char *begins = NULL;
-    int32_t *ids = NULL;
-    size_t n = 0;
-    int rc = as_ids ? 0 : read_shown(r, s, job, o, &text, &shown, &n, e);
-    rc = rc || export_text_begins(&begins, before, job, with_prompt(o) ? NULL : shown, with_prompt(o) ? 0 : n,
-                                  o->between, o->headings, e) ||
-         sink_write(out, begins, strlen(begins), e) ||
-         (with_prompt(o) && put_prompt(r, s, job, o, out, e)) ||
-         (as_ids ? store_tokens(s, job->id, 0, job->tokens, &ids, &n, e) || put_ids(out, ids, n, e)
-                 : sink_write(out, shown, n, e));
+    const int rc = read_shown(x, job, &t, e) ||
+                   export_text_begins(&begins, before, job, prompt ? NULL : t.s, prompt || as_ids ? 0 : t.n,
+                                      x->o->between, x->o->headings, e) ||
+                   sink_write(&x->out, begins, strlen(begins), e) || (prompt && put_prompt(x, job, e)) ||
+                   (as_ids ? put_ids(&x->out, t.ids, t.n, e) : sink_write(&x->out, t.s, t.n, e)) ? -1 : 0;
     free(begins);
-    placed_text_free(&text);
-    free(ids);
-    return rc ? -1 : 0;
+    shown_free(&t);
+    return rc;
 }
 
 static const struct job *itself(const void *job) { return job; }
 
 static int put_texts(const struct options *o, struct store_part *p, struct err *e)
 {
-    struct text_reader reader = {0};
-    struct sink out = { .fd = STDOUT_FILENO };
+    struct texts x = { .o = o, .s = p->store, .out = { .fd = STDOUT_FILENO } };
     struct text_before before = {0};
-    size_t found = 0;
     struct job_list *l = &p->jobs;       /* chapters go after the texts that they continue */
     int rc = l->n ? jobs_in_chains(l->v, l->n, sizeof *l->v, itself, e) : 0;
     if (rc == 0)
-        rc = o->json ? text_json(&reader, p->store, &p->jobs, o, e) : sink_open(&out, o->output, e);
-    out.earlier = o->force ? EARLIER_ANY : EARLIER_TEXT;
-    for (size_t i = 0; rc == 0 && i < p->jobs.n && !o->json; i++)
-        rc = o->find ? put_places(&reader, p->store, &p->jobs.v[i], o, &out, &found, e)
-                     : put_text(&reader, p->store, &p->jobs.v[i], &before, o, &out, e);
-    rc = rc ? rc : sink_finish(&out, e);
-    if (rc == 0 && o->find && !found)
+        rc = o->json ? text_json(&x, l, e) : sink_open(&x.out, o->output, e);
+    x.out.earlier = o->force ? EARLIER_ANY : EARLIER_TEXT;
+    for (size_t i = 0; rc == 0 && i < l->n && !o->json; i++)
+        rc = o->find ? put_places(&x, &l->v[i], e) : put_text(&x, &l->v[i], &before, e);
+    rc = rc ? rc : sink_finish(&x.out, e);
+    if (rc == 0 && o->find && !x.found)
         rc = err_set(e, ERR_FAILED, "--find: no such place");
-    sink_discard(&out);
-    text_reader_close(&reader);
+    sink_discard(&x.out);
+    text_reader_close(&x.reader);
     return rc;
 }
 
@@ -275,10 +271,7 @@ enum { TAIL_TOKENS = 100 };
 static const double FOLLOW_SECONDS = 0.25;
 
 struct tail {
-    const struct options *o;
-    struct store *s;
-    struct sink out;
-    struct text_reader reader;
+    struct texts x;
     struct grown_text text;
     size_t from;                                 /* the first token that is shown */
     size_t at;                                   /* ids: the next token */
@@ -287,7 +280,7 @@ struct tail {
 /* A text that is followed is shown as far as no retake changes it. */
 static size_t upto(const struct tail *t, const struct job *job)
 {
-    return t->o->follow ? job_final(job) : SIZE_MAX;
+    return t->x.o->follow ? job_final(job) : SIZE_MAX;
 }
 
 /* Prints the new token ids. The model is not needed. */
@@ -297,9 +290,9 @@ static int print_new_ids(struct tail *t, const struct job *job, struct err *e)
     size_t n = 0;
     if (t->at == 0)
         t->at = t->from;
-    int rc = store_tokens(t->s, job->id, t->at, upto(t, job), &ids, &n, e);
+    int rc = store_tokens(t->x.s, job->id, t->at, upto(t, job), &ids, &n, e);
     if (rc == 0)
-        rc = put_ids(&t->out, ids, n, e);
+        rc = put_ids(&t->x.out, ids, n, e);
     t->at += n;
     free(ids);
     return rc;
@@ -307,9 +300,9 @@ static int print_new_ids(struct tail *t, const struct job *job, struct err *e)
 
 static int tail_open(struct tail *t, const struct job *job, struct err *e)
 {
-    return grown_begin(&t->text, t->s, job, e) ||
-                   text_reader_open(&t->reader, t->s, job, &t->text.parts.v->params, e) ||
-                   grown_open(&t->text, t->s, job, &t->reader, e)
+    return grown_begin(&t->text, t->x.s, job, e) ||
+                   text_reader_open(&t->x.reader, t->x.s, job, &t->text.parts.v->params, e) ||
+                   grown_open(&t->text, t->x.s, job, &t->x.reader, e)
                ? -1
                : 0;
 }
@@ -323,12 +316,12 @@ static int print_new_text(struct tail *t, const struct job *job, struct err *e)
     const struct grown_part part = { t->from, upto(t, job), f, f };
     if (!f)
         return err_set(e, ERR_FAILED, "out of memory for a text");
-    int rc = grown_more(&t->text, t->s, job, &t->reader, &part, e);
+    int rc = grown_more(&t->text, t->x.s, job, &t->x.reader, &part, e);
     const int bad = rc == 0 && job->state == JOB_DONE ? grown_end(&t->text, job, &part, e) : 0;
     if (stream_end(f))
         rc = err_set(e, ERR_FAILED, "out of memory for a text");
     if (rc == 0 && n)
-        rc = sink_write(&t->out, text, n, e);
+        rc = sink_write(&t->x.out, text, n, e);
     free(text);
     return rc ? rc : bad;
 }
@@ -344,7 +337,7 @@ static bool output_closed(void)
 static int follow(struct tail *t, const char *word, struct err *e)
 {
     struct job_list jobs;
-    const bool as_text = t->o->format == FORMAT_TEXT;
+    const bool as_text = t->x.o->format == FORMAT_TEXT;
     bool begun = false, open = false, more = true;
     int rc = 0;
     while (more && rc == 0) {
@@ -352,17 +345,17 @@ static int follow(struct tail *t, const char *word, struct err *e)
             rc = err_set(e, ERR_AGAIN, "stopped by %s", stop_signal_name());
             break;
         }
-        if (job_from_word(t->s, word, &jobs, e))
+        if (job_from_word(t->x.s, word, &jobs, e))
             return -1;
         const struct job *job = &jobs.v[0];
         if (!begun)
-            t->from = options_given(t->o, "from") ? t->o->from
+            t->from = options_given(t->x.o, "from") ? t->x.o->from
                       : job->tokens > TAIL_TOKENS ? job->tokens - TAIL_TOKENS
                                                   : 0;
         begun = true;
         if (as_text && !open && (rc = tail_open(t, job, e)) == 0)
             open = true;
-        more = t->o->follow &&
+        more = t->x.o->follow &&
                (job->state == JOB_RUNNING || job->state == JOB_QUEUED || job->state == JOB_PAUSED);
         if (rc == 0)
             rc = as_text ? print_new_text(t, job, e) : print_new_ids(t, job, e);
@@ -379,13 +372,13 @@ static int follow(struct tail *t, const char *word, struct err *e)
 
 int cmd_tail(const struct options *o, struct err *e)
 {
-    struct tail t = { .o = o, .out = { .fd = STDOUT_FILENO } };
+    struct tail t = { .x = { .o = o, .out = { .fd = STDOUT_FILENO } } };
     stop_signals_catch();
-    if (store_from_options(&t.s, o, STORE_READ, e))
+    if (store_from_options(&t.x.s, o, STORE_READ, e))
         return -1;
     int rc = follow(&t, o->arg[0], e);
     grown_close(&t.text);
-    text_reader_close(&t.reader);
-    store_close(t.s);
+    text_reader_close(&t.x.reader);
+    store_close(t.x.s);
     return rc;
 }

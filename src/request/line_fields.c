@@ -215,17 +215,11 @@ static int read_metadata(struct batch_line *l, const struct json *v, struct err 
     return 0;
 }
 
-static int read_prompt(struct batch_line *l, const struct json *v, struct err *e)
+/* batch_line_prompt or the chat template reads the value. */
+static int read_input(struct batch_line *l, const struct json *v, struct err *e)
 {
-    (void)e;                             /* batch_line_prompt reads the value */
-    l->prompt = *v;
-    return 0;
-}
-
-static int read_messages(struct batch_line *l, const struct json *v, struct err *e)
-{
-    (void)e;                             /* the chat template reads them */
-    l->in.messages = *v;
+    (void)e;
+    *(l->chat ? &l->in.messages : &l->prompt) = *v;
     return 0;
 }
 
