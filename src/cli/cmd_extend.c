@@ -33,28 +33,15 @@ static int old_bytes(struct edit *d, size_t *n, struct err *e)
 /* --run: the change is made when nothing refuses the job any more. */
 static int change_and_run(struct edit *d, struct err *e)
 {
-    const struct options *o = d->o;
     char number[24];
-    char *argv[] = { "longhand", "run", "--resume", number, NULL };
-    struct options run;
+    struct options run = *d->o;
     snprintf(number, sizeof number, "%" PRId64, d->job->id);
-    if (options_parse(&run, 4, argv, e))
-        return -1;
-    run.db = o->db;
-    run.shared_db = o->shared_db;
-    run.accept_change = o->accept_change;
-    run.threads = o->threads;
-    run.device = o->device;
-    run.output = o->output;
-    run.progress = o->progress;
-    run.quiet = o->quiet;
+    run.resume = number;
+    run.from_here = false;               /* old_bytes */
     struct run_change c = { .job = { d->job->id, d->job->model, d->parameters, d->to.at, d->to.wanted,
-                                     o->accept_change },
+                                     d->o->accept_change },
                             .make = edit_make, .ctx = d };
-    const int rc = old_bytes(d, &c.skip, e) || run_changed(&run, d->s, &c, e) ? -1 : 0;
-    run.db = (struct text_list){0};
-    options_free(&run);
-    return rc;
+    return old_bytes(d, &c.skip, e) || run_changed(&run, d->s, &c, e) ? -1 : 0;
 }
 
 static int change(struct edit *d, struct job_list *jobs, int64_t *id, struct err *e)

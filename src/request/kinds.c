@@ -250,14 +250,9 @@ static int parse_id(const struct given *g)
 
 void reader_bad(struct reader *r, const char *allowed)
 {
-    if (!r->failed)
+    if (!r->failed && allowed)
         err_set(r->e, ERR_INPUT, "parameters: \"%s\" is not %s", r->m->name, allowed);
-    r->failed = true;
-}
-
-static void no_memory(struct reader *r)
-{
-    if (!r->failed)
+    else if (!r->failed)
         err_set(r->e, ERR_FAILED, "out of memory");
     r->failed = true;
 }
@@ -317,12 +312,8 @@ static void read_texts(struct reader *r, const struct json *a, void *at)
     struct json v;
     if (js_kind(a) == JS_NULL)
         return;
-    if (js_kind(a) != JS_ARRAY) {
-        reader_bad(r, "an array of texts");
-        return;
-    }
-    if (!(l->v = calloc(js_count(a) + 1, sizeof *l->v))) {
-        no_memory(r);
+    if (js_kind(a) != JS_ARRAY || !(l->v = calloc(js_count(a) + 1, sizeof *l->v))) {
+        reader_bad(r, js_kind(a) == JS_ARRAY ? NULL : "an array of texts");
         return;
     }
     for (struct js_walk w = js_walk(a); js_next(&w, NULL, &v);)
@@ -351,12 +342,8 @@ static void read_biases(struct reader *r, const struct json *o, void *at)
     struct json id_text, v;
     const char *before = "";
     (void)at;                            /* the place of the words of a command line */
-    if (js_kind(o) != JS_OBJECT) {
-        reader_bad(r, "an object");
-        return;
-    }
-    if (!(s->bias = calloc(js_count(o) + 1, sizeof *s->bias))) {
-        no_memory(r);
+    if (js_kind(o) != JS_OBJECT || !(s->bias = calloc(js_count(o) + 1, sizeof *s->bias))) {
+        reader_bad(r, js_kind(o) == JS_OBJECT ? NULL : "an object");
         return;
     }
     for (struct js_walk w = js_walk(o); js_next(&w, &id_text, &v);) {

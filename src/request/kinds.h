@@ -36,7 +36,7 @@ struct reader {
     char **room;                     /* where the next string goes; advances through job_params.strings */
     struct err *e; bool failed;
 };
-/* Sets the error: the member is not what is allowed. */
+/* Sets the error: the member is not what is allowed; NULL: out of memory. */
 void reader_bad(struct reader *r, const char *allowed);
 
 /* Writes stored parameters from a command line, the parameters and the form of the prompt. name, opt, at: of

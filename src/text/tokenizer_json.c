@@ -1,7 +1,7 @@
 /* tokenizer.json -> struct tokenizer. Every key is either understood or refused by name. A missing key has
  * Hugging Face's default. Each component of the file has a section; start at read_file. */
-#include "src/text/tokenizer_json.h"
 #include "src/text/tokenizer.h"
+#include "src/text/tokenizer_tables.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* The model of tokenizer.json: vocabulary, merges and added tokens, and the lookup tables for encoding.
  * Start at tok_read_model, tok_read_added and tok_prepare. */
 #include "src/text/tokenizer.h"
-#include "src/text/tokenizer_json.h"
+#include "src/text/tokenizer_tables.h"
 
 #include <stdio.h>
 #include <stdlib.h>

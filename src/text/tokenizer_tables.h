@@ -155,6 +155,15 @@ void bpe_free(struct bpe *w);
 /* Builds the tables for decoding, after the rest of t is read. */
 int tok_build_shown(struct tokenizer *t, const char *file, struct err *e);
 
+/* What tokenizer_model.c (vocabulary, merges, added tokens) does for tokenizer_json.c. */
+struct field;
+int tok_read_model(struct tokenizer *t, const struct json *v, size_t n_added, struct err *e);
+/* Counts the added tokens. tok_read_added reads them, after model and normalizer. */
+int tok_count_added(const struct field *f, size_t *n, struct err *e);
+int tok_read_added(struct tokenizer *t, const struct field *f, size_t n, struct err *e);
+/* Builds the tables for encoding, after everything else is read. */
+int tok_prepare(struct tokenizer *t, const struct json *root, struct err *e);
+
 /* A member of an object of tokenizer.json. */
 struct field { const char *name; bool required, given; struct json v; };
 
