@@ -1,5 +1,5 @@
 /* longhand work: takes jobs from the queue until it is empty, or waits for further jobs. struct shift is
- * one call of the worker; start at run_shift. */
+ * one call of the worker; start at run_shift. longhand serve: answers OpenAI's API (runs/serve). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +8,7 @@
 
 #include "kernels/ops.h"
 #include "kernels/pool.h"
+#include "runs/serve/server.h"
 #include "runs/work/schedule.h"
 #include "src/base/notice.h"
 #include "src/base/output.h"
@@ -304,4 +305,25 @@ int cmd_work(const struct options *o, struct err *e)
         return err_set(e, ERR_INPUT, "work: --watch and --until-empty: only one of them is allowed");
     stop_signals_catch();
     return device_choice_is_all(o->device) ? work_all(o, work_here, e) : work_here(o, e);
+}
+
+/* ---- serve ---- */
+
+int cmd_serve(const struct options *o, struct err *e)
+{
+    struct store *s = NULL;
+    static struct worker w;
+    struct options quiet = *o;           /* no line for every request, unless the command line wants it */
+    quiet.progress = options_given(o, "progress") ? o->progress : PROGRESS_NONE;
+    size_t parallel;
+    if (device_choice_is_all(o->device))
+        return err_set(e, ERR_INPUT, "serve: --device %s: one GPU is allowed", o->device);
+    stop_signals_catch();
+    stop_notice_open(o->progress == PROGRESS_JSON, o->quiet);
+    worker_from_options(&w, &quiet);
+    int rc = parallel_from_options(o, &parallel, e) || store_from_options(&s, o, STORE_CREATE, e) ||
+             serve(o, &w, s, parallel, e) ? -1 : 0;
+    store_close(s);
+    stop_notice_close();
+    return rc;
 }
