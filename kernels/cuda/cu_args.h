@@ -163,25 +163,15 @@ struct cu_squares { const float *g; double *part; uint64_t n; };
 struct cu_adamw { float *w, *m, *v, *g; uint16_t *w16; uint64_t n, n_matrix; float beta1, beta2, eps, scale,
                   keep, rate, root, spare; };
 
-/* References for tests (cu_naive.cu). layer: the cache of one layer; score [rows][n_heads][step] */
-struct cu_naive_product { double *y, *size; const uint16_t *x, *w; uint32_t rows, n, k, spare; };
-struct cu_naive_attend {
-    double *out, *score; const uint16_t *q; const char *layer; uint64_t head_bytes, step;
-    uint32_t n_heads, n_kv_heads, dp, n_past;
-};
-
 /* Every kernel and its arguments. Variants (few and many rows, head_dim) give a row the same bits; they
  * differ in the number of rows that a block holds. */
 #define CU_KERNELS(X)                                                                                        \
-    X(pack, pack)                                                                                            \
-    X(embed, embed) X(rmsnorm, rmsnorm) X(product_few, product) X(product_many, product) X(rope, rope)       \
-        X(attend_64_one, attend) X(attend_64_few, attend) X(attend_64_many, attend)                          \
-            X(attend_128_one, attend) X(attend_128_few, attend) X(attend_128_many, attend) X(merge, merge)   \
-                X(swiglu, swiglu) X(gather, gather) X(widen, widen) X(narrow, narrow) X(noise, noise)        \
-                    X(kv_copy, kv_copy) X(kv_zero, kv_zero) X(kv_select, kv_select) X(count, count)          \
-                        X(sample, sample) X(norm_back, norm_back) X(gain_back, gain_back) X(xent, xent)      \
-                            X(squares, squares) X(adamw, adamw) X(naive_product, naive_product)              \
-                                X(naive_scores, naive_attend) X(naive_attend, naive_attend)
+    X(pack, pack) X(embed, embed) X(rmsnorm, rmsnorm) X(product_few, product) X(product_many, product)       \
+    X(rope, rope) X(attend_64_one, attend) X(attend_64_few, attend) X(attend_64_many, attend)                \
+    X(attend_128_one, attend) X(attend_128_few, attend) X(attend_128_many, attend) X(merge, merge)           \
+    X(swiglu, swiglu) X(gather, gather) X(widen, widen) X(narrow, narrow) X(noise, noise)                    \
+    X(kv_copy, kv_copy) X(kv_zero, kv_zero) X(kv_select, kv_select) X(count, count) X(sample, sample)        \
+    X(norm_back, norm_back) X(gain_back, gain_back) X(xent, xent) X(squares, squares) X(adamw, adamw)
 #define X(name, args) CU_##name,
 enum cu_kernel { CU_KERNELS(X) CU_N_KERNELS };
 #undef X

@@ -16,7 +16,6 @@
 #include "tests/emulated/outputs.h"
 #include "kernels/cuda/cu_attend.cu"
 #include "kernels/cuda/cu_cache.cu"
-#include "kernels/cuda/cu_naive.cu"
 #include "kernels/cuda/cu_sample.cu"
 #include "kernels/cuda/cu_product.cu"
 #include "kernels/cuda/cu_row.cu"

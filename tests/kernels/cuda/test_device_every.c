@@ -215,26 +215,6 @@ static void training(void)
     free_all();
 }
 
-/* The references in double precision. */
-static void references(void)
-{
-    enum { N = 40, K = 64, DP = 64 };
-    double *y = room(2 * N * 8), *size = room(2 * N * 8), *score = room(HEADS * PAST * 8),
-           *out = room(HEADS * DP * 8);
-    const struct cu_naive_product a = { y, size, noise(2 * K, 17), noise(N * K, 18), 2, N, K, 0 };
-    gpu_launch(dev, CU_naive_product, &a, 1, 1, 1, 256, 0);
-    struct device_kv kv = rig_cache(dev, 1, KV_HEADS, DP, PAST, 0);
-    dev->noise(dev, kv.base, kv.layer_bytes / 2, 19, 1);
-    const struct cu_naive_attend b = { out, score, noise(HEADS * DP, 20), kv.base, kv.head_bytes, PAST, HEADS,
-                                       KV_HEADS, DP, PAST - 1 };
-    gpu_launch(dev, CU_naive_scores, &b, 1, HEADS, 1, 256, 0);
-    gpu_launch(dev, CU_naive_attend, &b, HEADS, 1, 1, 128, 0);
-    take(y, 2 * N, 8);
-    take(out, HEADS * DP, 8);
-    rig_cache_free(dev, &kv);
-    free_all();
-}
-
 static void every_kernel_runs_and_repeats_itself(void)
 {
 #define X(name, args) #name,
@@ -247,7 +227,6 @@ static void every_kernel_runs_and_repeats_itself(void)
         passes(128);
         tokens();
         training();
-        references();
         CHECK(!again || results == first, "another result the second time");
         first = results;
         if (test_on_gpu())                       /* tools that watch it are slow */

@@ -1,10 +1,12 @@
-/* Products and attention at the shapes of Llama-3.1-8B, every output against double precision: the references
- * of kernels/cuda/cu_naive.cu, which run on the same device. The emulated GPU takes small shapes, to test the
+/* Products and attention at the shapes of Llama-3.1-8B, every output against references in double precision:
+ * plain loops on the host, over the threads of a pool. The emulated GPU takes small shapes, to test the
  * references and this program. */
 #include "kernels/cuda/gpu.h"
+#include "kernels/pool.h"
 #include "tests/device_rig.h"
 
 static struct device *dev;
+static struct pool *pool;
 
 static void open_for(size_t rows_max, size_t n_max, size_t n_out_max, const struct device_heads *heads)
 {
@@ -27,6 +29,25 @@ static void *noise(size_t n, uint64_t seed, float deviation)
 
 /* ---- products ---- */
 
+/* y[row][i] = x[row] . w[i] for item i, and the sum of the terms' magnitudes. */
+struct reference { double *y, *size; const uint16_t *x, *w; size_t rows, n, k; };
+
+static void product_reference(void *ctx, size_t i, size_t thread)
+{
+    const struct reference *a = ctx;
+    (void)thread;
+    for (size_t r = 0; r < a->rows; r++) {
+        double sum = 0, size = 0;
+        for (size_t j = 0; j < a->k; j++) {
+            const double t = (double)bf16_to_f32(a->x[r * a->k + j]) * (double)bf16_to_f32(a->w[i * a->k + j]);
+            sum += t;
+            size += fabs(t);
+        }
+        a->y[r * a->n + i] = sum;
+        a->size[r * a->n + i] = size;
+    }
+}
+
 /* The matrix goes to the host and comes back through mat_put, so its layout is tested too. */
 static void product_case(size_t n, size_t k)
 {
@@ -38,13 +59,12 @@ static void product_case(size_t n, size_t k)
     struct mat m = { dev->mat_type(dev, DT_BF16, DT_BF16), n, k, dev->alloc(dev, dev->mat_size(dev, DT_BF16,
         n, k)) };
     dev->mat_put(dev, &m, 0, n, host, DT_BF16);
-    free(host);
-    double *y = dev->alloc(dev, ROWS * n * sizeof *y), *size = dev->alloc(dev, ROWS * n * sizeof *size);
     float *got = dev->alloc(dev, ROWS * n * sizeof *got);
-    const struct cu_naive_product a = { y, size, x, plain, ROWS, (uint32_t)n, (uint32_t)k, 0 };
-    gpu_launch(dev, CU_naive_product, &a, (ROWS * n + 255) / 256, 1, 1, 256, 0);
-    double *want = rig_get(dev, y, ROWS * n * sizeof *want),
-           *sum = rig_get(dev, size, ROWS * n * sizeof *sum);
+    double *want = malloc(ROWS * n * sizeof *want), *sum = malloc(ROWS * n * sizeof *sum);
+    uint16_t *left = rig_get(dev, x, ROWS * k * 2);
+    CHECK(got && want && sum, "out of memory");
+    pool_run(pool, n, product_reference, &(struct reference){ want, sum, left, host, ROWS, n, k });
+    free(host), free(left);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         dev->product(dev, &(struct device_product){ got, n, x, rows[i], &m, NULL, false, SIZE_MAX });
         float *f = rig_get(dev, got, rows[i] * n * sizeof *f);
@@ -60,7 +80,7 @@ static void product_case(size_t n, size_t k)
         free(f);
     }
     free(want), free(sum);
-    void *const mine[] = { plain, x, m.w, y, size, got };
+    void *const mine[] = { plain, x, m.w, got };
     for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
         dev->free(dev, mine[i], 0);
 }
@@ -80,6 +100,37 @@ static void products_equal_double_precision(void)
 
 /* ---- attention ---- */
 
+/* Of row `item / n_heads` and head `item % n_heads`: softmax with powers of two over the positions 0 .. n_past +
+ * row. cache: a block is K, then V, of 64 rows of dp. */
+struct attended { double *out; const uint16_t *q, *cache; size_t n_heads, group, dp, n_past, head_step; };
+
+static void attention_reference(void *ctx, size_t item, size_t thread)
+{
+    const struct attended *a = ctx;
+    const size_t seen = a->n_past + item / a->n_heads + 1, dp = a->dp;
+    const uint16_t *kv = a->cache + item % a->n_heads / a->group * a->head_step, *q = a->q + item * dp;
+    double *p = malloc(seen * sizeof *p), top = -INFINITY, sum = 0, *out = a->out + item * dp;
+    (void)thread;
+    for (size_t pos = 0; pos < seen; pos++) {
+        const uint16_t *key = kv + (pos / 64 * 128 + pos % 64) * dp;
+        p[pos] = 0;
+        for (size_t i = 0; i < dp; i++)
+            p[pos] += (double)bf16_to_f32(q[i]) * (double)bf16_to_f32(key[i]);
+        top = fmax(top, p[pos]);
+    }
+    memset(out, 0, dp * sizeof *out);
+    for (size_t pos = 0; pos < seen; pos++) {
+        const uint16_t *value = kv + (pos / 64 * 128 + 64 + pos % 64) * dp;
+        p[pos] = exp2(p[pos] - top);
+        sum += p[pos];
+        for (size_t i = 0; i < dp; i++)
+            out[i] += p[pos] * (double)bf16_to_f32(value[i]);
+    }
+    for (size_t i = 0; i < dp; i++)
+        out[i] /= sum;
+    free(p);
+}
+
 /* The last of n rows has `depth` positions before it. */
 static void attention_case(const struct device_heads *h, size_t depth, size_t n)
 {
@@ -89,19 +140,18 @@ static void attention_case(const struct device_heads *h, size_t depth, size_t n)
     dev->noise(dev, kv.base, kv.layer_bytes / 2, 9, 1);
     /* queries that make a few of the keys count: scores with a deviation of 3 */
     void *q = noise(n * row, 10, 3 / sqrtf((float)dp)), *out = dev->alloc(dev, n * row * 2);
-    double *score = dev->alloc(dev, n * h->n_heads * step * sizeof *score),
-           *ref = dev->alloc(dev, n * row * sizeof *ref);
-    CHECK(kv.base && out && score && ref, "out of memory");
+    CHECK(kv.base && out, "out of memory");
     struct rig_pass *p = rig_pass(&kv, n_past, n, NULL, dp / 2);
     struct device_bad bad;
     dev->begin(dev, &p->rows);
     dev->attend(dev, out, q, h, 0, 0);
     CHECK(dev->end(dev, &bad) == 0 && !bad.any, "%s", dev->error);
-    const struct cu_naive_attend a = { ref, score, q, kv.base, kv.head_bytes, step, (uint32_t)h->n_heads,
-                                       (uint32_t)h->n_kv_heads, (uint32_t)dp, (uint32_t)n_past };
-    gpu_launch(dev, CU_naive_scores, &a, (step + 255) / 256, h->n_heads, n, 256, 0);
-    gpu_launch(dev, CU_naive_attend, &a, h->n_heads, n, 1, 128, 0);
-    double *want = rig_get(dev, ref, n * row * sizeof *want), worst = 0;
+    double *want = malloc(n * row * sizeof *want), worst = 0;
+    uint16_t *cache = rig_get(dev, kv.base, kv.layer_bytes), *queries = rig_get(dev, q, n * row * 2);
+    pool_run(pool, n * h->n_heads, attention_reference,
+             &(struct attended){ want, queries, cache, h->n_heads, h->n_heads / h->n_kv_heads, dp, n_past,
+                                 kv.head_bytes / 2 });
+    free(cache), free(queries);
     uint16_t *got = rig_get(dev, out, n * row * 2);
     size_t at = 0;
     /* probabilities and outputs are bf16: 2^-8 of a value, and as much of the typical size of one */
@@ -115,7 +165,7 @@ static void attention_case(const struct device_heads *h, size_t depth, size_t n)
     free(want), free(got);
     rig_pass_free(p);
     rig_cache_free(dev, &kv);
-    void *const mine[] = { q, out, score, ref };
+    void *const mine[] = { q, out };
     for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
         dev->free(dev, mine[i], 0);
 }
@@ -138,8 +188,10 @@ int main(void)
         printf("skip test_device_shapes (%s)\n", why);
         return 0;
     }
+    pool = pool_open(pool_default_threads());
     RUN(products_equal_double_precision);
     RUN(attention_equals_double_precision);
     dev->close(dev);
+    pool_close(pool);
     return test_end();
 }
