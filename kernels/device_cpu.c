@@ -1,6 +1,6 @@
 /* The device `cpu`: struct device over the table of operations, with rows, heads and columns shared out over
  * the pool. Every call completes before it returns, and all memory is the process's own. Attention is in
- * device_cpu_attend.c. Start reading at device_cpu_open and run_product. */
+ * device_cpu_attend.c, experts in device_cpu_experts.c. Start reading at device_cpu_open and run_product. */
 #include "kernels/device_cpu.h"
 
 #include <assert.h>
@@ -184,14 +184,6 @@ static int cpu_reserve(struct device *d, const struct device_limits *want)
 
 /* ---- rows ---- */
 
-static void note(const struct cpu *c, size_t place, size_t row)
-{
-    const uint64_t word = (uint64_t)place << 32 | row;
-    _Atomic uint64_t *bad = (_Atomic uint64_t *)&c->bad;
-    for (uint64_t was = atomic_load(bad); word < was && !atomic_compare_exchange_weak(bad, &was, word);)
-        ;
-}
-
 static void angle_rows(const struct cpu *c, const void *args, size_t r0, size_t r1)
 {
     const struct device_rows *p = args;
@@ -260,7 +252,7 @@ static void norm_rows(const struct cpu *c, const void *args, size_t r0, size_t r
     const enum dtype act = device_act(&c->d);
     for (size_t r = r0; p->place != SIZE_MAX && r < r1; r++)
         if (!c->ops->finite(p->x + r * p->dim, p->dim))
-            note(c, p->place, r);
+            cpu_note(c, p->place, r);
     if (!p->w) {
         c->ops->round((char *)p->y + r0 * p->dim * dtype_size(act), act, p->x + r0 * p->dim, 1,
                       (r1 - r0) * p->dim);
@@ -387,7 +379,7 @@ static void product_panels_of(const struct product *p, const struct mat *w, size
         p->ops->matmul(y, p->ldy, p->act, p->x, p->ldx, p->rows, w, bias, p->add, p0, p1);
     for (size_t r = 0; p->c && r < p->rows; r++)
         if (!p->ops->finite(y + r * p->ldy + p0 * PANEL, MIN(p1 * PANEL, w->n) - p0 * PANEL))
-            note(p->c, p->place, r);
+            cpu_note(p->c, p->place, r);
 }
 
 /* Items are groups of four panels, which keeps tiles wide. Results do not depend on the split. */
@@ -524,27 +516,6 @@ static void cpu_product(struct device *d, const struct device_product *a)
         product_of_floats(c, &p, a);
     else
         run_product(c->pool, &p);
-}
-
-/* ---- experts ---- */
-
-struct experts_place { const struct cpu *c; size_t place; };
-
-static void bad_router(void *ctx, size_t row)
-{
-    const struct experts_place *p = ctx;
-    note(p->c, p->place, row);
-}
-
-static void cpu_experts(struct device *d, const struct device_experts *a)
-{
-    struct cpu *c = (struct cpu *)d;
-    struct experts_place at = { c, a->place };
-    assert(a->n * a->used <= c->limits.rows_max * c->limits.experts.used &&
-           a->n_experts <= c->limits.experts.n && MAX(a->ffn, a->shared_ffn) <= c->limits.experts.ffn &&
-           a->router->k <= c->limits.experts.hidden);
-    d->experts_read += experts_run(&(struct experts_run){ c->ops, c->pool, &c->experts, d->compute_f32,
-                                                          bad_router, &at }, a);
 }
 
 /* ---- gates and states ---- */

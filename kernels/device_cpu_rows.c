@@ -23,3 +23,11 @@ void cpu_each_row(const struct cpu *c, row_step *step, const void *args, size_t 
     else
         pool_run(c->pool, (n + ROWS_PIECE - 1) / ROWS_PIECE, row_item, &j);
 }
+
+void cpu_note(const struct cpu *c, size_t place, size_t row)
+{
+    const uint64_t word = (uint64_t)place << 32 | row;
+    _Atomic uint64_t *bad = (_Atomic uint64_t *)&c->bad;
+    for (uint64_t was = atomic_load(bad); word < was && !atomic_compare_exchange_weak(bad, &was, word);)
+        ;
+}
