@@ -58,19 +58,6 @@ size_t delta_place(struct delta_room *room, char *mem, const struct device_limit
     return used;
 }
 
-bool delta_fits(const struct delta_shape *a, const struct delta_shape *in)
-{
-    return a->n_layers <= in->n_layers && a->key_heads <= in->key_heads &&
-           a->value_heads <= in->value_heads && a->key_dim <= in->key_dim && a->value_dim <= in->value_dim;
-}
-
-struct delta_shape delta_larger(const struct delta_shape *a, const struct delta_shape *b)
-{
-    return (struct delta_shape){ MAX(a->n_layers, b->n_layers), MAX(a->key_heads, b->key_heads),
-                                 MAX(a->value_heads, b->value_heads), MAX(a->key_dim, b->key_dim),
-                                 MAX(a->value_dim, b->value_dim), MAX(a->conv, b->conv) };
-}
-
 /* ---- plans ---- */
 
 static void add_step(struct delta_room *room, size_t *n, struct delta_walk step)

@@ -43,9 +43,6 @@ static inline size_t delta_steps_max(size_t rows_max) { return 2 * rows_max; }
 
 /* Places the buffers in mem, zeroed, or with mem NULL only adds up their bytes; room may then be NULL. */
 size_t delta_place(struct delta_room *room, char *mem, const struct device_limits *l, size_t threads);
-/* Whether buffers for `in` do for `a`, and a shape for both. */
-bool delta_fits(const struct delta_shape *a, const struct delta_shape *in);
-struct delta_shape delta_larger(const struct delta_shape *a, const struct delta_shape *b);
 
 struct delta_run {
     const struct ops *ops;

@@ -145,30 +145,37 @@ static size_t cpu_reserve_bytes(const struct device *d, const struct device_limi
     return c.bytes;
 }
 
+/* The limits that the buffers depend on. */
+#define LIMIT(member) offsetof(struct device_limits, member)
+static const size_t limits[] = {
+    LIMIT(rows_max), LIMIT(n_max), LIMIT(n_in_max), LIMIT(heads.n_heads), LIMIT(heads.padded),
+    LIMIT(experts.n), LIMIT(experts.used), LIMIT(experts.hidden), LIMIT(experts.ffn),
+    LIMIT(delta.n_layers), LIMIT(delta.key_heads), LIMIT(delta.value_heads), LIMIT(delta.key_dim),
+    LIMIT(delta.value_dim),
+};
+
+/* Raises limits to those that are wanted. False: they are as high already. */
+static bool raise_limits(struct device_limits *l, const struct device_limits *want)
+{
+    bool more = want->local > l->local;
+    l->local |= want->local;
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        size_t *have = (size_t *)(void *)((char *)l + limits[i]);
+        const size_t need = *(const size_t *)(const void *)((const char *)want + limits[i]);
+        more |= need > *have;
+        *have = MAX(*have, need);
+    }
+    return more;
+}
+
 /* A device serves several models in turn, so the limits only grow. Without memory for the larger buffers the
  * present ones stay, because other models use them. */
 static int cpu_reserve(struct device *d, const struct device_limits *want)
 {
     struct cpu *c = (struct cpu *)d, present = *c;
     struct device_limits l = c->limits;
-    if (want->rows_max <= l.rows_max && want->n_max <= l.n_max && want->heads.n_heads <= l.heads.n_heads &&
-        want->heads.padded <= l.heads.padded && want->n_in_max <= l.n_in_max &&
-        want->experts.n <= l.experts.n && want->experts.used <= l.experts.used &&
-        want->experts.hidden <= l.experts.hidden && want->experts.ffn <= l.experts.ffn &&
-        delta_fits(&want->delta, &l.delta) && want->local <= l.local &&
-        (c->left_size || !d->quantised || d->compute_f32))
+    if (!raise_limits(&l, want) && (c->left_size || !d->quantised || d->compute_f32))
         return 0;
-    l.rows_max = MAX(l.rows_max, want->rows_max);
-    l.n_max = MAX(l.n_max, want->n_max);
-    l.n_in_max = MAX(l.n_in_max, want->n_in_max);
-    l.heads.n_heads = MAX(l.heads.n_heads, want->heads.n_heads);
-    l.heads.padded = MAX(l.heads.padded, want->heads.padded);
-    l.experts.n = MAX(l.experts.n, want->experts.n);
-    l.experts.used = MAX(l.experts.used, want->experts.used);
-    l.experts.hidden = MAX(l.experts.hidden, want->experts.hidden);
-    l.experts.ffn = MAX(l.experts.ffn, want->experts.ffn);
-    l.delta = delta_larger(&want->delta, &l.delta);
-    l.local |= want->local;
     c->mem = NULL;
     layout(c, &l);
     c->mem = mem_alloc(c->bytes);
@@ -542,7 +549,8 @@ static void cpu_gate(struct device *d, void *out, const float *qkv, const struct
 static void cpu_delta(struct device *d, const struct device_delta *a)
 {
     struct cpu *c = (struct cpu *)d;
-    assert(delta_fits(a->shape, &c->limits.delta));
+    struct device_limits have = c->limits;
+    assert(!raise_limits(&have, &(struct device_limits){ .delta = *a->shape }));
     delta_run(&(struct delta_run){ c->ops, c->pool, &c->delta, c->rows, device_act(d) }, a);
 }
 
