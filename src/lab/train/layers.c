@@ -1,4 +1,4 @@
-/* Layers of trained drafters on the CPU (layers.h). Products go through the twins; attention is products and
+/* Layers of trained drafters (layers.h). On the CPU products go through the twins; attention is products and
  * softmax over blocks of queries. Start at linear_backward and attend_head. */
 #include "src/lab/train/layers.h"
 
@@ -103,10 +103,17 @@ void layers_copy(const struct layers *l, float *to, const float *from)
         memcpy(to, from, bytes);
 }
 
+static const void *gpu_matrix(const struct layers *l, const struct linear *w)
+{
+    return (const char *)l->gpu->w16 + w->at * 2;
+}
+
 void linear_forward(const struct layers *l, const struct linear *w, float *y, const void *x, bool add)
 {
     if (l->gpu) {
-        gpu_linear_forward(l, w, y, x, add);
+        assert(w->bias == LINEAR_NO_BIAS);
+        device_gemm(l->m->dev, &(struct device_gemm){ .c = y, .a = x, .b = gpu_matrix(l, w), .m = l->rows,
+                                                      .n = w->n, .k = w->k, .b_t = true, .add = add });
         return;
     }
     model_product(l->m, y, x, l->rows, &w->w, add);
@@ -136,7 +143,13 @@ void linear_backward(const struct layers *l, const struct linear *w, const float
                      float *dx, bool add)
 {
     if (l->gpu) {
-        gpu_linear_backward(l, w, dy, x, dx, add);
+        struct device *dev = l->m->dev;
+        dev->narrow(dev, l->dy, dy, l->rows * w->n);
+        device_gemm(dev, &(struct device_gemm){ .c = l->grad + w->at, .a = l->dy, .b = x, .m = w->n,
+                                                .n = w->k, .k = l->rows, .a_t = true, .add = true });
+        if (dx)
+            device_gemm(dev, &(struct device_gemm){ .c = dx, .a = l->dy, .b = gpu_matrix(l, w), .m = l->rows,
+                                                    .n = w->k, .k = w->n, .add = add });
         return;
     }
     struct mat x_back = { l->m->compute, w->k, l->rows, l->x_back };
@@ -167,7 +180,8 @@ static void norm_item(void *ctx, size_t i, size_t thread)
 void norm_forward(const struct layers *l, void *y, const float *x, size_t at)
 {
     if (l->gpu)
-        gpu_norm_forward(l, y, x, at);
+        l->m->dev->rmsnorm(l->m->dev, y, x, l->params + at, l->rows, l->d, (float)l->m->config.rms_eps,
+                           SIZE_MAX);
     else
         each_block((struct item){ .l = l, .x = x, .to = y, .at = at }, norm_item);
 }
@@ -188,7 +202,9 @@ void norm_backward(const struct layers *l, float *dx, float *dy, const float *x,
 {
     const size_t d = l->d, n = l->rows * d;
     if (l->gpu) {
-        gpu_norm_backward(l, dx, dy, x, at, weight, add);
+        device_norm_back(l->m->dev, &(struct device_norm_back){
+            .dx = dx, .dw = l->grad + at, .dy = dy, .x = x, .w = l->params + at, .scale = l->gpu->scale,
+            .rows = l->rows, .dim = d, .eps = (float)l->m->config.rms_eps, .weight = weight, .add = add });
         return;
     }
     if (weight != 1)
@@ -309,7 +325,8 @@ static void lm_product(const struct layers *l, float *y, const void *x, size_t n
 void lm_forward(const struct layers *l, const void *x, size_t n)
 {
     if (l->gpu)
-        gpu_lm_forward(l, x, n);
+        device_gemm(l->m->dev, &(struct device_gemm){ .c = l->logits, .a = x, .b = l->back->mat.w, .m = n,
+                                                      .n = l->vocab, .k = l->d, .b_t = true });
     else
         lm_product(l, l->logits, x, n);
 }
@@ -317,7 +334,8 @@ void lm_forward(const struct layers *l, const void *x, size_t n)
 void lm_backward(const struct layers *l, float *dx, size_t n)
 {
     if (l->gpu)
-        gpu_lm_backward(l, dx, n);
+        device_gemm(l->m->dev, &(struct device_gemm){ .c = dx, .a = l->g, .b = l->back->mat.w, .m = n,
+                                                      .n = l->d, .k = l->vocab });
     else
         model_product(l->m, dx, l->g, n, &l->back->mat, false);
 }
@@ -338,15 +356,19 @@ static void xent_item(void *ctx, size_t r, size_t thread)
 
 void lm_xent(const struct layers *l, size_t n, bool gradient)
 {
-    if (l->gpu)
-        gpu_lm_xent(l, n, gradient);
-    else
+    const struct layers_gpu *o = l->gpu;
+    if (!o) {
         pool_run(l->m->pool, n, xent_item, &(struct item){ .l = l, .add = gradient });
+        return;
+    }
+    o->dev->upload(o->dev, o->target, l->target, n * sizeof *o->target);
+    device_xent(o->dev, o->loss, gradient ? l->g : NULL, l->logits, o->target, n, l->vocab);
 }
 
 const struct xent *lm_losses(const struct layers *l, size_t n)
 {
-    return l->gpu ? gpu_lm_losses(l, n) : l->loss;
+    const struct layers_gpu *o = l->gpu;
+    return o && o->dev->download(o->dev, l->loss, o->loss, n * sizeof *o->loss) ? NULL : l->loss;
 }
 
 static void distribution_item(void *ctx, size_t r, size_t thread)

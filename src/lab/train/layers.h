@@ -6,7 +6,7 @@
  * array unless stated otherwise.
  *
  * On a GPU, real or emulated, all arrays but `target` and `loss` are in its memory, and operands are bf16.
- * layers_gpu.c has the second set of the operations that are marked GPU; the others are the CPU's alone.
+ * Operations that are marked GPU have a second form for it; the others are the CPU's alone.
  * Gradients equal those of the CPU up to rounding. */
 #pragma once
 #include <string.h>
@@ -58,7 +58,7 @@ struct layers {
     const struct lm_back *back;          /* borrowed */
     size_t d;                            /* m->config.hidden */
     size_t vocab;                        /* outputs of the LM head: all tokens, or a short vocabulary */
-    struct layers_gpu *gpu;              /* layers_gpu.c; on the CPU NULL */
+    struct layers_gpu *gpu;              /* layers_impl.h; on the CPU NULL */
 
     /* The module's layout sets these. */
     size_t n_params;
