@@ -71,24 +71,17 @@ size_t kv_run_bytes(const struct kv_size *z)
     return sizes(z, &own, &scratch, &table) && add_size(own, kv_mark_bytes(z), &own) ? own : SIZE_MAX;
 }
 
-static bool on_host(const struct kv *kv) { return !kv->dev || kv->dev->host_memory; }
-
-static void *alloc_on(const struct kv *kv, size_t bytes)
+void *kv_alloc(const struct kv *kv, size_t bytes)
 {
-    return on_host(kv) || !bytes ? mem_alloc(bytes) : kv->dev->alloc(kv->dev, bytes);
+    return kv_on_host(kv) || !bytes ? mem_alloc(bytes) : kv->dev->alloc(kv->dev, bytes);
 }
 
-static void free_on(const struct kv *kv, void *p, size_t bytes)
+void kv_free(const struct kv *kv, void *p, size_t bytes)
 {
-    if (on_host(kv) || !bytes)
+    if (p && (kv_on_host(kv) || !bytes))
         mem_free(p, bytes);
-    else
+    else if (p)
         kv->dev->free(kv->dev, p, bytes);
-}
-
-static size_t scratch_bytes(const struct kv *kv)
-{
-    return kv_rows_bytes(kv, kv->node_max);
 }
 
 static size_t table_bytes(const struct kv *kv)
@@ -103,7 +96,7 @@ enum { HUGE_PAGE = 2 << 20 };            /* the memory that the first byte writt
 static struct kv_run *run_open(const struct kv *kv, size_t bytes, struct kv_total *total)
 {
     struct kv_run *r = calloc(1, sizeof *r);
-    char *base = r ? alloc_on(kv, bytes) : NULL;
+    char *base = r ? kv_alloc(kv, bytes) : NULL;
     if (!base) {
         free(r);
         return NULL;
@@ -122,7 +115,7 @@ static void run_drop(const struct kv *kv, struct kv_run *r)
         return;
     if (r->total)
         r->total->runs--, r->total->bytes -= r->counted;
-    free_on(kv, r->base, r->bytes);
+    kv_free(kv, r->base, r->bytes);
     free(r);
 }
 
@@ -169,17 +162,17 @@ static int share(struct kv *kv, const struct kv *from)
     }
     if (!kv->n_shared)
         return 0;
-    kv->shared = alloc_on(kv, bytes);
-    table = on_host(kv) ? kv->shared : malloc(bytes);
+    kv->shared = kv_alloc(kv, bytes);
+    table = kv_on_host(kv) ? kv->shared : malloc(bytes);
     for (size_t i = 0; kv->shared && table && i < heads * kv->n_shared; i++) {
         const size_t l = kv_layer_of(kv, i / kv->n_shared);
         if (!kv_is_ring(kv, l))
             table[i] =
                 kv_address(from, l, i / kv->n_shared - kv_layer(kv, l).first, i % kv->n_shared, &n);
     }
-    if (!on_host(kv) && kv->shared && table)
+    if (!kv_on_host(kv) && kv->shared && table)
         kv->dev->upload(kv->dev, kv->shared, table, bytes);
-    if (!on_host(kv))
+    if (!kv_on_host(kv))
         free(table);
     return kv->shared && table ? 0 : -1;
 }
@@ -239,11 +232,11 @@ static void copy_tail(struct kv *kv, const struct kv *from, size_t n_rows)
     uint32_t at[KV_BLOCK];
     for (size_t i = 0; i < n; i++)
         at[i] = (uint32_t)(first + i);
-    if (!on_host(kv)) {
+    if (!kv_on_host(kv)) {
         const struct device_kv to = kv_view(kv), source = kv_view(from);
         kv->dev->kv_copy(kv->dev, &to, &source, at, at, n);
     }
-    for (size_t l = 0; on_host(kv) && l < kv->n_layers; l++)
+    for (size_t l = 0; kv_on_host(kv) && l < kv->n_layers; l++)
         for (size_t h = 0; h < kv_layer(kv, l).n; h++)
             kv_copy(kv_block(kv, l, h, first), 0, kv_block(from, l, h, first), 0, n, kv->type,
                     kv_layer(kv, l).dim);
@@ -294,8 +287,8 @@ int kv_open_from(struct kv *kv, struct device *dev, const struct kv_size *z, con
     kv->block_bytes = kv_block_bytes(z->type, z->head_dim);
     kv->head_bytes = kv->block_bytes * ((z->n_max + KV_BLOCK - 1) / KV_BLOCK - z->n_shared);
     kv->layer_bytes = kv->head_bytes * z->n_kv_heads;
-    kv->scratch = alloc_on(kv, scratch);
-    assert(!z->heads || on_host(kv));
+    kv->scratch = kv_alloc(kv, scratch);
+    assert(!z->heads || kv_on_host(kv));
     kv->mark = (struct kv_mark){ .copy = kv->ring && z->mark ? mem_alloc(kv_mark_bytes(z)) : NULL,
                                  .want = z->mark };
     const bool ready = kv->scratch && (!kv->ring || !z->mark || kv->mark.copy) && share(kv, from) == 0;
@@ -306,7 +299,7 @@ int kv_open_from(struct kv *kv, struct device *dev, const struct kv_size *z, con
                        own + scratch + table, dev ? " on " : "", dev ? dev->name : "");
     }
     assert(!kv->ring || n_rows == z->n_shared * KV_BLOCK);
-    assert(!z->state.n_layers || (on_host(kv) && z->mark % KV_BLOCK == 0 &&
+    assert(!z->state.n_layers || (kv_on_host(kv) && z->mark % KV_BLOCK == 0 &&
                                   (!n_rows || n_rows == from->state->mark.at)));
     if (z->state.n_layers && state_open(&kv->state, &z->state, z->node_max, z->mark, z->cuts, e)) {
         run_drop(kv, r);
@@ -335,14 +328,13 @@ int kv_open(struct kv *kv, struct device *dev, const struct kv_size *z, struct e
 
 void kv_close(struct kv *kv)
 {
-    free_on(kv, kv->scratch, scratch_bytes(kv));
+    kv_free(kv, kv->scratch, kv_rows_bytes(kv, kv->node_max));
     for (size_t i = 0; i < kv->n_runs; i++)
         run_drop(kv, kv->run[i]);
     free(kv->run);
     state_close(kv->state);
     mem_free(kv->mark.copy, mark_bytes(kv));
-    if (kv->shared)
-        free_on(kv, kv->shared, table_bytes(kv));
+    kv_free(kv, kv->shared, table_bytes(kv));
     free((void *)(uintptr_t)kv->heads);
     *kv = (struct kv){ 0 };
 }
@@ -353,7 +345,7 @@ void kv_retire(struct kv *kv)
                  blocks = blocks_of(own), rings = MIN(blocks_of(kv->n_written), kv->ring);
     const struct kv_heads all = kv_layer(kv, kv->n_layers);
     struct kv_run *r = kv->run[kv->n_runs - 1];
-    free_on(kv, kv->scratch, scratch_bytes(kv));
+    kv_free(kv, kv->scratch, kv_rows_bytes(kv, kv->node_max));
     kv->scratch = NULL;
     kv->node_max = 0;
     if (kv->state)
@@ -361,7 +353,7 @@ void kv_retire(struct kv *kv)
     kv->mark.want = kv->mark.at;
     const size_t counts = kv_bytes_before(kv->type, &all, blocks, rings) + all.first * HUGE_PAGE +
                           mark_bytes(kv);
-    if (!on_host(kv) || !r->total || counts >= r->counted)
+    if (!kv_on_host(kv) || !r->total || counts >= r->counted)
         return;
     r->total->bytes -= r->counted - counts;
     r->counted = counts;
@@ -381,7 +373,8 @@ void *kv_block(const struct kv *kv, size_t l, size_t h, size_t pos)
     const struct kv_heads g = kv_layer(kv, l);
     const size_t own = blocks_of(kv->n_max) - kv->n_shared;
     const bool ring = kv_is_ring(kv, l);
-    assert(l < kv->n_layers && h < g.n && pos < kv->n_max && on_host(kv) && (!ring || pos >= kv_first(kv)));
+    assert(l < kv->n_layers && h < g.n && pos < kv->n_max && kv_on_host(kv) &&
+           (!ring || pos >= kv_first(kv)));
     if (b < kv->n_shared && !ring)
         return kv->shared[(g.first + h) * kv->n_shared + b];
     return kv->base + kv_bytes_before(kv->type, &g, own, kv->ring) +
@@ -391,7 +384,7 @@ void *kv_block(const struct kv *kv, size_t l, size_t h, size_t pos)
 void *kv_node(const struct kv *kv, size_t l, size_t node)
 {
     const struct kv_heads g = kv_layer(kv, l);
-    assert(l < kv->n_layers && node < kv->node_max && on_host(kv));
+    assert(l < kv->n_layers && node < kv->node_max && kv_on_host(kv));
     return kv->scratch + kv->node_max * kv_rows_of(kv->type, g.first, g.dims) +
            node * g.n * kv_row_bytes(kv->type, g.dim);
 }
@@ -429,11 +422,11 @@ void kv_place(struct kv *kv, size_t n)
 void kv_commit_path(struct kv *kv, const uint32_t *node, size_t n)
 {
     assert(n <= kv->n_max - kv->n_past);
-    if (!on_host(kv)) {
+    if (!kv_on_host(kv)) {
         const struct device_kv view = kv_view(kv);
         kv->dev->kv_commit(kv->dev, &view, kv->n_past, node, n);
     }
-    for (size_t l = 0; on_host(kv) && l < kv->n_layers; l++)
+    for (size_t l = 0; kv_on_host(kv) && l < kv->n_layers; l++)
         for (size_t i = 0; i < n; i++) {
             const char *from = kv_node(kv, l, node[i]);
             const struct kv_heads g = kv_layer(kv, l);
@@ -471,11 +464,11 @@ void kv_truncate(struct kv *kv, size_t n_past)
     if (kv->ring)
         n_past = ring_truncate(kv, n_past, &back);
     assert(n_past >= kv->n_shared * KV_BLOCK);
-    if (!on_host(kv)) {
+    if (!kv_on_host(kv)) {
         const struct device_kv view = kv_view(kv);
         kv->dev->kv_zero(kv->dev, &view, n_past, MAX(kv->n_written, n_past));
     }
-    for (size_t l = 0; on_host(kv) && l < kv->n_layers; l++)
+    for (size_t l = 0; kv_on_host(kv) && l < kv->n_layers; l++)
         for (size_t h = 0; h < kv_layer(kv, l).n && !(back && kv_is_ring(kv, l)); h++) {
             size_t pos = back ? cut : n_past;        /* other caches may share the rows between */
             for (; pos % KV_BLOCK && pos < kv->n_written; pos++)
@@ -492,7 +485,7 @@ void kv_truncate(struct kv *kv, size_t n_past)
 void kv_keep_ends(struct kv *kv, size_t first, size_t last)
 {
     const size_t from = kv->n_past - last;
-    assert(on_host(kv) && first + last <= kv->n_past && !kv->n_shared);
+    assert(kv_on_host(kv) && first + last <= kv->n_past && !kv->n_shared);
     for (size_t l = 0; l < kv->n_layers; l++)
         for (size_t h = 0; h < kv_layer(kv, l).n; h++)
             for (size_t i = 0, n; i < last; i += n) {

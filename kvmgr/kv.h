@@ -100,6 +100,11 @@ void kv_close(struct kv *kv);
  * host's memory, slots that were never written count no longer. */
 void kv_retire(struct kv *kv);
 
+/* Whether the cache lies in the host's memory; and memory in the same place, zeroed. p may be NULL. */
+static inline bool kv_on_host(const struct kv *kv) { return !kv->dev || kv->dev->host_memory; }
+void *kv_alloc(const struct kv *kv, size_t bytes);
+void kv_free(const struct kv *kv, void *p, size_t bytes);
+
 /* The cache in the form that passes on its device use. */
 struct device_kv kv_view(const struct kv *kv);
 

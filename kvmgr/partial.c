@@ -14,27 +14,12 @@ static bool needs_copy(const struct kv *full, enum kv_policy policy, size_t budg
     return policy != KV_FULL && budget < full->n_max;
 }
 
-static bool in_host_memory(const struct kv *full) { return !full->dev || full->dev->host_memory; }
-
-static void *alloc_beside(const struct kv *full, size_t bytes)
-{
-    return in_host_memory(full) ? mem_alloc(bytes) : full->dev->alloc(full->dev, bytes);
-}
-
-static void free_beside(const struct kv *full, void *p, size_t bytes)
-{
-    if (p && in_host_memory(full))
-        mem_free(p, bytes);
-    else if (p)
-        full->dev->free(full->dev, p, bytes);
-}
-
 /* Bytes of the sums of the last mean and of the bias of every slot. */
 static size_t mean_bytes(const struct kv *full, size_t budget)
 {
     const size_t sums = 2 * kv_layer(full, full->n_layers).dims,
                  slots = (budget + PARTIAL_ROWS_MAX + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
-    return in_host_memory(full) ? (sums + slots) * sizeof(float) : 0;
+    return kv_on_host(full) ? (sums + slots) * sizeof(float) : 0;
 }
 
 size_t partial_bytes(const struct kv *full, enum kv_policy policy, size_t budget, size_t n_max)
@@ -44,7 +29,7 @@ size_t partial_bytes(const struct kv *full, enum kv_policy policy, size_t budget
         return 0;
     const struct kv_size own = kv_like(full, budget + PARTIAL_ROWS_MAX);
     n = kv_bytes(&own);
-    if (!in_host_memory(full))
+    if (!kv_on_host(full))
         bytes = full->dev->select_bytes(full->dev, full->n_layers, full->n_kv_heads, budget);
     else if (!mul_size(n_max, full->n_kv_heads * sizeof(uint32_t), &bytes))
         return SIZE_MAX;
@@ -56,17 +41,17 @@ size_t partial_bytes(const struct kv *full, enum kv_policy policy, size_t budget
 int partial_open(struct partial *p, struct kv *full, struct pool *pool, enum kv_policy policy, size_t sinks,
                  size_t budget, struct err *e)
 {
-    assert(sinks >= 1 && sinks < budget && policy != KV_AUTO && (policy != KV_MEAN || in_host_memory(full)));
+    assert(sinks >= 1 && sinks < budget && policy != KV_AUTO && (policy != KV_MEAN || kv_on_host(full)));
     *p = (struct partial){ .full = full, .pool = pool, .policy = policy, .sinks = sinks,
                            .budget = budget, .budget_max = budget };
     if (!needs_copy(full, policy, budget))
         return 0;
-    p->work_bytes = in_host_memory(full)
+    p->work_bytes = kv_on_host(full)
                         ? full->n_kv_heads * full->n_max * sizeof(uint32_t)
                         : full->dev->select_bytes(full->dev, full->n_layers, full->n_kv_heads, budget);
-    p->work = alloc_beside(full, p->work_bytes);
+    p->work = kv_alloc(full, p->work_bytes);
     p->row_bytes = kv_n_heads(full) * budget * sizeof *p->row;
-    p->row = alloc_beside(full, p->row_bytes);
+    p->row = kv_alloc(full, p->row_bytes);
     p->from = calloc(full->n_layers, sizeof *p->from);
     p->mean_bytes = mean_bytes(full, budget);
     p->sum = p->mean_bytes ? mem_alloc(p->mean_bytes) : NULL;
@@ -82,7 +67,7 @@ int partial_open(struct partial *p, struct kv *full, struct pool *pool, enum kv_
         partial_close(p);
         return -1;
     }
-    if (in_host_memory(full))  /* touch the pages now, not in the first rounds that use them */
+    if (kv_on_host(full))  /* touch the pages now, not in the first rounds that use them */
         memset(p->kv.base, 0, p->kv.run[0]->bytes);
     return 0;
 }
@@ -90,10 +75,9 @@ int partial_open(struct partial *p, struct kv *full, struct pool *pool, enum kv_
 void partial_close(struct partial *p)
 {
     kv_close(&p->kv);
-    free_beside(p->full, p->work, p->work_bytes);
-    free_beside(p->full, p->row, p->row_bytes);
-    if (p->sum)
-        mem_free(p->sum, p->mean_bytes);
+    kv_free(p->full, p->work, p->work_bytes);
+    kv_free(p->full, p->row, p->row_bytes);
+    mem_free(p->sum, p->mean_bytes);
     free(p->from);
     *p = (struct partial){0};
 }
@@ -125,7 +109,7 @@ static void copy_row(struct partial *p, size_t l, size_t h, size_t from, size_t 
 /* Copies rows from[i] of the full cache to slots to[i], in all layers and heads. No slot is twice in `to`. */
 static void copy_rows(struct partial *p, const uint32_t *from, const uint32_t *to, size_t n)
 {
-    if (!in_host_memory(p->full)) {
+    if (!kv_on_host(p->full)) {
         const struct device_kv dst = kv_view(&p->kv), src = kv_view(p->full);
         p->full->dev->kv_copy(p->full->dev, &dst, &src, from, to, n);
         return;
@@ -141,6 +125,16 @@ bool partial_needs_scores(const struct partial *p)
     if (!p->work || !kv_selects(p->policy) || p->full->n_past <= p->budget)
         return false;
     return !p->filled || (p->policy == KV_DYNAMIC && p->n_recent >= p->budget - p->sinks);
+}
+
+/* Says that the slots up to the budget are filled, with the rows of the text up to n_seen. */
+static void set_filled(struct partial *p, size_t n_recent, size_t n_seen)
+{
+    p->filled = true;
+    p->n_recent = n_recent;
+    p->n_seen = n_seen;
+    p->kv.n_past = p->kv.n_written = p->budget;
+    p->kv.bias = NULL;
 }
 
 /* ---- selection ---- */
@@ -183,30 +177,20 @@ static size_t split(uint32_t *at, size_t n, const float *score)
     }
 }
 
-/* Moves the k best rows of at[0..n) to the front, in any order. */
-static void best_to_front(uint32_t *at, size_t n, size_t k, const float *score)
+/* Puts the `want` best rows of at[0..n) to the front, the best one first; the others follow in any order. It
+ * recurses into the smaller part, which bounds the depth by log2 n. */
+static void best_first(uint32_t *at, size_t n, size_t want, const float *score)
 {
-    while (n > FEW && k > 0 && k < n) {
-        size_t m = split(at, n, score);
-        if (k <= m) {
-            n = m;
+    while (n > FEW) {
+        const size_t m = split(at, n, score), rest = want > m ? want - m : 0;
+        if (rest && m <= n - m) {
+            best_first(at, m, m, score);
+            at += m, n -= m, want = rest;
         } else {
-            at += m;
-            n -= m;
-            k -= m;
+            if (rest)
+                best_first(at + m, n - m, rest, score);
+            n = m, want -= rest;
         }
-    }
-    if (n <= FEW)
-        sort_few(at, n, score);
-}
-
-static void sort_best_first(uint32_t *at, size_t n, const float *score)
-{
-    while (n > FEW) {                        /* exact halves bound the depth by log2 n */
-        best_to_front(at, n, n / 2, score);
-        sort_best_first(at, n / 2, score);
-        at += n / 2;
-        n -= n / 2;
     }
     sort_few(at, n, score);
 }
@@ -224,11 +208,8 @@ static void select_head(void *ctx, size_t h, size_t thread)
     (void)thread;
     for (size_t i = first; i < n_past; i++)
         at[n++] = (uint32_t)i;
-    if (n > want) {
-        best_to_front(at, n, want, s);
-        n = want;
-    }
-    sort_best_first(at, n, s);
+    best_first(at, n, MIN(n, want), s);
+    n = MIN(n, want);
     /* a layer's window ends here: the nearest rows before it fill the rest, so that no slot is empty */
     for (size_t i = first; n < want && i-- > p->sinks;)
         at[n++] = (uint32_t)i;
@@ -254,7 +235,7 @@ void partial_select(void *partial, size_t layer, const float *score, size_t step
 {
     struct partial *p = partial;
     struct selecting x = { p, layer, score, step, from };
-    if (!in_host_memory(p->full)) {
+    if (!kv_on_host(p->full)) {
         p->from[layer] = (uint32_t)from;
         if (layer + 1 == p->kv.n_layers)
             select_on_device(p, score - layer * p->kv.n_kv_heads * step, step);
@@ -264,12 +245,8 @@ void partial_select(void *partial, size_t layer, const float *score, size_t step
         for (size_t h = 0; h < kv_layer(&p->kv, layer).n; h++)
             select_head(&x, h, 0);
     if (layer + 1 == p->kv.n_layers) {
-        p->filled = true;
-        p->n_recent = 0;
-        p->n_seen = p->full->n_past;
+        set_filled(p, 0, p->full->n_past);
         p->refreshes++;
-        p->kv.n_past = p->kv.n_written = p->budget;
-        p->kv.bias = NULL;
     }
 }
 
@@ -452,11 +429,7 @@ void partial_follow(struct partial *p)
     }
     if (!p->filled && p->policy == KV_WINDOW) {
         copy_sinks(p);
-        p->filled = true;
-        p->n_recent = 0;
-        p->n_seen = n_past - (p->budget - p->sinks);
-        p->kv.n_past = p->kv.n_written = p->budget;
-        p->kv.bias = NULL;
+        set_filled(p, 0, n_past - (p->budget - p->sinks));
     }
     if (p->policy == KV_MEAN)
         follow_means(p, n_past);
@@ -505,7 +478,7 @@ size_t partial_save(const struct partial *p, void *out)
     to += sizeof s;
     if (p->policy == KV_MEAN)
         return sizeof s;
-    if (!in_host_memory(p->full))
+    if (!kv_on_host(p->full))
         return rows_of_device(p, (uint32_t *)(void *)to) ? sizeof s + heads * bytes : 0;
     for (size_t i = 0; i < heads; i++, to += bytes)
         memcpy(to, p->row + i * p->budget_max, bytes);
@@ -549,20 +522,16 @@ bool partial_load(struct partial *p, const void *state, size_t n)
     }
     p->policy = (enum kv_policy)s.policy;
     p->budget = s.budget;
-    if (!in_host_memory(p->full))
+    if (!kv_on_host(p->full))
         restore_on_device(p, from);
-    for (size_t l = 0; l < p->kv.n_layers && in_host_memory(p->full); l++)
+    for (size_t l = 0; l < p->kv.n_layers && kv_on_host(p->full); l++)
         for (size_t h = 0; h < kv_layer(&p->kv, l).n; h++)
             for (size_t i = 0; i < s.budget; i++, from += sizeof(uint32_t)) {
                 uint32_t row;
                 memcpy(&row, from, sizeof row);
                 copy_row(p, l, h, row, i);
             }
-    p->filled = true;
-    p->n_recent = s.n_recent;
-    p->n_seen = s.n_seen;
-    p->kv.n_past = p->kv.n_written = p->budget;
-    p->kv.bias = NULL;
+    set_filled(p, s.n_recent, s.n_seen);
     partial_follow(p);
     return true;
 }

@@ -240,48 +240,42 @@ static int check_header(const struct header *h, const char *page, uint64_t file_
     return 0;
 }
 
-int snapshot_open(struct snapshot **out, const char *path, struct err *e)
+/* Opens the file of f->path and reads its header and table. */
+static int read_head(struct snapshot *f, struct err *e)
 {
     struct stat st;
     char page[HEADER];
-    struct snapshot *f = calloc(1, sizeof *f);
-    *out = NULL;
+    f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    if (f->fd < 0)
+        return err_set(e, ERR_FAILED, ERR_PATH "%s", f->path, strerror(errno));
+    if (fstat(f->fd, &st) || !S_ISREG(st.st_mode))
+        return err_set(e, ERR_FAILED, ERR_PATH "not a regular file", f->path);
+    if ((uint64_t)st.st_size < HEADER)
+        return err_set(e, ERR_FAILED, ERR_PATH "not a snapshot, or an unfinished one", f->path);
+    if (read_bytes(f, page, HEADER, 0, e))
+        return -1;
+    memcpy(&f->h, page, sizeof f->h);
+    if (check_header(&f->h, page, (uint64_t)st.st_size, f->path, e))
+        return -1;
+    f->crc = calloc(f->h.n_pieces + 1, sizeof *f->crc);
+    if (!f->crc)
+        return err_set(e, ERR_FAILED, ERR_PATH "out of memory", f->path);
+    if (read_bytes(f, f->crc, f->h.n_pieces * sizeof *f->crc, HEADER + f->h.data_bytes, e))
+        return -1;
+    return crc_of(0, f->crc, f->h.n_pieces * sizeof *f->crc) == f->h.table_crc
+               ? 0 : err_set(e, ERR_FAILED, ERR_PATH "the table of checksums is damaged", f->path);
+}
+
+int snapshot_open(struct snapshot **out, const char *path, struct err *e)
+{
+    struct snapshot *f = *out = calloc(1, sizeof *f);
     if (!f)
         return err_set(e, ERR_FAILED, "out of memory");
     snprintf(f->path, sizeof f->path, "%s", path);
-    f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
-    if (f->fd < 0) {
-        err_set(e, ERR_FAILED, ERR_PATH "%s", path, strerror(errno));
-        goto fail;
-    }
-    if (fstat(f->fd, &st) || !S_ISREG(st.st_mode)) {
-        err_set(e, ERR_FAILED, ERR_PATH "not a regular file", path);
-        goto fail;
-    }
-    if ((uint64_t)st.st_size < HEADER) {
-        err_set(e, ERR_FAILED, ERR_PATH "not a snapshot, or an unfinished one", path);
-        goto fail;
-    }
-    if (read_bytes(f, page, HEADER, 0, e))
-        goto fail;
-    memcpy(&f->h, page, sizeof f->h);
-    if (check_header(&f->h, page, (uint64_t)st.st_size, path, e))
-        goto fail;
-    f->crc = calloc(f->h.n_pieces + 1, sizeof *f->crc);
-    if (!f->crc) {
-        err_set(e, ERR_FAILED, ERR_PATH "out of memory", path);
-        goto fail;
-    }
-    if (read_bytes(f, f->crc, f->h.n_pieces * sizeof *f->crc, HEADER + f->h.data_bytes, e))
-        goto fail;
-    if (crc_of(0, f->crc, f->h.n_pieces * sizeof *f->crc) != f->h.table_crc) {
-        err_set(e, ERR_FAILED, ERR_PATH "the table of checksums is damaged", path);
-        goto fail;
-    }
-    *out = f;
-    return 0;
-fail:
+    if (read_head(f, e) == 0)
+        return 0;
     snapshot_close(f);
+    *out = NULL;
     return -1;
 }
 
