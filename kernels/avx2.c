@@ -184,57 +184,23 @@ static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, 
 #define QL 8
 typedef __m256 qf;
 typedef __m256i qi, qh;
-static inline __m256i load_256(const char *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
-static inline __m128i load_128(const char *p) { return _mm_loadu_si128((const __m128i *)(const void *)p); }
-static inline __m128i load_64(const char *p) { return _mm_loadl_epi64((const __m128i *)(const void *)p); }
-static inline qf qf_zero(void) { return _mm256_setzero_ps(); }
-static inline qf qf_load(const float *p) { return _mm256_loadu_ps(p); }
-static inline void qf_store(float *p, qf a) { _mm256_storeu_ps(p, a); }
-static inline qf qf_set1(float x) { return _mm256_set1_ps(x); }
-static inline qf qf_fma(qf a, qf b, qf c) { return _mm256_fmadd_ps(a, b, c); }
-static inline qf qf_mul(qf a, qf b) { return _mm256_mul_ps(a, b); }
-static inline qf qf_half(const char *p) { return _mm256_cvtph_ps(load_128(p)); }
-static inline qf qf_power(const char *p)     /* half of 2^(x - 127), which is subnormal for 0 alone */
-{
-    const __m256i x = _mm256_slli_epi32(_mm256_cvtepu8_epi32(load_64(p)), 23);
-    return _mm256_mul_ps(_mm256_castsi256_ps(_mm256_max_epu32(x, _mm256_set1_epi32(1 << 22))),
-                         _mm256_set1_ps(0.5f));
-}
+#define MM(name) _mm256_##name
+#define MM_ALL(name) _mm256_##name##_si256
+#define as_floats _mm256_castsi256_ps
+static inline __m128i load_half(const char *p) { return _mm_loadu_si128((const __m128i *)(const void *)p); }
+static inline __m128i load_quarter(const char *p) { return _mm_loadl_epi64((const __m128i *)(const void *)p); }
+#include "kernels/quant_x86.h"
 static inline qf qf_e4m3(const char *p)      /* by way of 16-bit floats, which are 128 times too small */
 {
-    const __m128i a = load_64(p), x = _mm_andnot_si128(_mm_cmpeq_epi8(a, _mm_set1_epi8(0x7f)), a);
+    const __m128i a = load_quarter(p), x = _mm_andnot_si128(_mm_cmpeq_epi8(a, _mm_set1_epi8(0x7f)), a);
     const __m128i h = _mm_srli_epi16(_mm_slli_epi16(_mm_cvtepu8_epi16(x), 9), 2);
     return _mm256_mul_ps(_mm256_cvtph_ps(h), _mm256_set1_ps(128));
 }
-static inline qi qi_set1(int32_t x) { return _mm256_set1_epi32(x); }
-static inline qi qi_load(const char *p) { return load_256(p); }
-static inline qi qi_srl(qi a, int n) { return _mm256_srli_epi32(a, n); }
-static inline qi qi_sra(qi a, int n) { return _mm256_srai_epi32(a, n); }
-static inline qi qi_sll(qi a, int n) { return _mm256_slli_epi32(a, n); }
-static inline qi qi_and(qi a, int32_t mask) { return _mm256_and_si256(a, _mm256_set1_epi32(mask)); }
-static inline qi qi_xor(qi a, qi b) { return _mm256_xor_si256(a, b); }
-static inline qi qi_or(qi a, qi b) { return _mm256_or_si256(a, b); }
-static inline qi qi_add(qi a, qi b) { return _mm256_add_epi32(a, b); }
-static inline qi qi_sub(qi a, qi b) { return _mm256_sub_epi32(a, b); }
-static inline qi qi_i8(const char *p) { return _mm256_cvtepi8_epi32(load_64(p)); }
-static inline qi qi_u8(const char *p) { return _mm256_cvtepu8_epi32(load_64(p)); }
-static inline qi qi_u16(const char *p) { return _mm256_cvtepu16_epi32(load_128(p)); }
-static inline qf qi_float(qi a) { return _mm256_cvtepi32_ps(a); }
-static inline qh qh_load(const char *p) { return load_256(p); }
-static inline void qh_store(char *p, qh a) { _mm256_storeu_si256((__m256i *)(void *)p, a); }
-static inline qh qh_widen(const char *p) { return _mm256_cvtepi8_epi16(load_128(p)); }
-static inline qh qh_srl(qh a, int n) { return _mm256_srli_epi16(a, n); }
-static inline qh qh_sll(qh a, int n) { return _mm256_slli_epi16(a, n); }
-static inline qh qh_and(qh a, int mask) { return _mm256_and_si256(a, _mm256_set1_epi16((int16_t)mask)); }
 static inline qh qh_or_and(qh a, qh b, int mask) { return _mm256_or_si256(a, qh_and(b, mask)); }
-static inline qh qh_sub(qh a, int x) { return _mm256_sub_epi16(a, _mm256_set1_epi16((int16_t)x)); }
-static inline qh qh_mul(qh a, int n) { return _mm256_mullo_epi16(a, _mm256_set1_epi16((int16_t)n)); }
-static inline qh qh_mul_high(qh a, int n) { return _mm256_mulhi_epu16(a, _mm256_set1_epi16((int16_t)n)); }
-static inline qh qh_of(qi a) { return a; }
 static inline qi qi_gather(const uint32_t *p, qi i) { return _mm256_i32gather_epi32((const int *)p, i, 4); }
 static inline qh qh_table(const uint8_t table[16], qh a)
 {
-    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load_128((const char *)table)), a);
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load_half((const char *)table)), a);
 }
 /* The pair of int16 at p in all lanes. */
 static inline __m256i pair_at(const char *p)

@@ -144,55 +144,22 @@ static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, 
 #define QL 16
 typedef __m512 qf;
 typedef __m512i qi, qh;
-static inline __m128i load_128(const char *p) { return _mm_loadu_si128((const __m128i *)(const void *)p); }
-static inline __m256i load_256(const char *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
-static inline qf qf_zero(void) { return _mm512_setzero_ps(); }
-static inline qf qf_load(const float *p) { return _mm512_loadu_ps(p); }
-static inline void qf_store(float *p, qf a) { _mm512_storeu_ps(p, a); }
-static inline qf qf_set1(float x) { return _mm512_set1_ps(x); }
-static inline qf qf_fma(qf a, qf b, qf c) { return _mm512_fmadd_ps(a, b, c); }
-static inline qf qf_mul(qf a, qf b) { return _mm512_mul_ps(a, b); }
-static inline qf qf_half(const char *p) { return _mm512_cvtph_ps(load_256(p)); }
-static inline qf qf_power(const char *p)     /* half of 2^(x - 127), which is subnormal for 0 alone */
-{
-    const __m512i x = _mm512_slli_epi32(_mm512_cvtepu8_epi32(load_128(p)), 23);
-    return _mm512_mul_ps(_mm512_castsi512_ps(_mm512_max_epu32(x, _mm512_set1_epi32(1 << 22))),
-                         _mm512_set1_ps(0.5f));
-}
+#define MM(name) _mm512_##name
+#define MM_ALL(name) _mm512_##name##_si512
+#define as_floats _mm512_castsi512_ps
+static inline __m256i load_half(const char *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
+static inline __m128i load_quarter(const char *p) { return _mm_loadu_si128((const __m128i *)(const void *)p); }
+#include "kernels/quant_x86.h"
 static inline qf qf_e4m3(const char *p)      /* by way of 16-bit floats, which are 128 times too small */
 {
-    const __m128i a = load_128(p), x = _mm_andnot_si128(_mm_cmpeq_epi8(a, _mm_set1_epi8(0x7f)), a);
+    const __m128i a = load_quarter(p), x = _mm_andnot_si128(_mm_cmpeq_epi8(a, _mm_set1_epi8(0x7f)), a);
     const __m256i h = _mm256_srli_epi16(_mm256_slli_epi16(_mm256_cvtepu8_epi16(x), 9), 2);
     return _mm512_mul_ps(_mm512_cvtph_ps(h), _mm512_set1_ps(128));
 }
-static inline qi qi_set1(int32_t x) { return _mm512_set1_epi32(x); }
-static inline qi qi_load(const char *p) { return _mm512_loadu_si512(p); }
-static inline qi qi_srl(qi a, int n) { return _mm512_srli_epi32(a, (unsigned)n); }
-static inline qi qi_sra(qi a, int n) { return _mm512_srai_epi32(a, (unsigned)n); }
-static inline qi qi_sll(qi a, int n) { return _mm512_slli_epi32(a, (unsigned)n); }
-static inline qi qi_and(qi a, int32_t mask) { return _mm512_and_si512(a, _mm512_set1_epi32(mask)); }
-static inline qi qi_xor(qi a, qi b) { return _mm512_xor_si512(a, b); }
-static inline qi qi_or(qi a, qi b) { return _mm512_or_si512(a, b); }
-static inline qi qi_add(qi a, qi b) { return _mm512_add_epi32(a, b); }
-static inline qi qi_sub(qi a, qi b) { return _mm512_sub_epi32(a, b); }
-static inline qi qi_i8(const char *p) { return _mm512_cvtepi8_epi32(load_128(p)); }
-static inline qi qi_u8(const char *p) { return _mm512_cvtepu8_epi32(load_128(p)); }
-static inline qi qi_u16(const char *p) { return _mm512_cvtepu16_epi32(load_256(p)); }
-static inline qf qi_float(qi a) { return _mm512_cvtepi32_ps(a); }
-static inline qh qh_load(const char *p) { return _mm512_loadu_si512(p); }
-static inline void qh_store(char *p, qh a) { _mm512_storeu_si512(p, a); }
-static inline qh qh_widen(const char *p) { return _mm512_cvtepi8_epi16(load_256(p)); }
-static inline qh qh_srl(qh a, int n) { return _mm512_srli_epi16(a, (unsigned)n); }
-static inline qh qh_sll(qh a, int n) { return _mm512_slli_epi16(a, (unsigned)n); }
-static inline qh qh_and(qh a, int mask) { return _mm512_and_si512(a, _mm512_set1_epi16((int16_t)mask)); }
 static inline qh qh_or_and(qh a, qh b, int mask)
 {
     return _mm512_ternarylogic_epi32(a, b, _mm512_set1_epi16((int16_t)mask), 0xf8);
 }
-static inline qh qh_sub(qh a, int x) { return _mm512_sub_epi16(a, _mm512_set1_epi16((int16_t)x)); }
-static inline qh qh_mul(qh a, int n) { return _mm512_mullo_epi16(a, _mm512_set1_epi16((int16_t)n)); }
-static inline qh qh_mul_high(qh a, int n) { return _mm512_mulhi_epu16(a, _mm512_set1_epi16((int16_t)n)); }
-static inline qh qh_of(qi a) { return a; }
 static inline qi qi_gather(const uint32_t *p, qi i) { return _mm512_i32gather_epi32(i, p, 4); }
 static inline qi qi_select(const int32_t *p, qi a)
 {
@@ -200,7 +167,7 @@ static inline qi qi_select(const int32_t *p, qi a)
 }
 static inline qh qh_table(const uint8_t table[16], qh a)
 {
-    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(load_128((const char *)table)), a);
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(load_quarter((const char *)table)), a);
 }
 /* The pair of int16 at p goes to all lanes. */
 #ifdef DOT_PAIR_INTO
