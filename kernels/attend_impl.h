@@ -361,7 +361,7 @@ static void OP(attend_merge)(const struct attn *a, void *out, size_t r0, size_t 
             if (kv_form(a->type).rotated)
                 OP(rotate)(o, d, 1);
             if (a->out == DT_BF16 || (a->out == DT_OTHER && a->type != DT_F32))
-                for (size_t i = 0; i < d; i++) ((uint16_t *)out)[at + i] = round_bf16(o[i]);
+                for (size_t i = 0; i < d; i++) ((uint16_t *)out)[at + i] = f32_to_bf16(o[i]);
             else
                 memcpy((float *)out + at, o, d * sizeof *o);
         }

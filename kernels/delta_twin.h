@@ -80,7 +80,7 @@ static void OP(gate)(void *y, enum dtype act, const float *g, size_t n)
     float *x = y;
     if (act == DT_BF16)
         for (size_t i = 0; i < n; i++)
-            half[i] = round_bf16(gate1(from_bits((uint32_t)half[i] << 16), g[i]));
+            half[i] = f32_to_bf16(gate1(from_bits((uint32_t)half[i] << 16), g[i]));
     else
         for (size_t i = 0; i < n; i++)
             x[i] = gate1(x[i], g[i]);

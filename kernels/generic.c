@@ -38,10 +38,7 @@ static inline float v16_sum(v16 a)
 }
 static inline v16 v16_pow2(v16 t)
 {
-    uint32_t u[16];
-    memcpy(u, t.f, sizeof u);
-    LANES u[i] = (u[i] << 23) + 0x3f800000;
-    memcpy(t.f, u, sizeof u);
+    LANES t.f[i] = from_bits((to_bits(t.f[i]) << 23) + 0x3f800000);
     return t;
 }
 static inline v16 v16_zero_below(v16 y, v16 x, float c)
@@ -53,12 +50,7 @@ static inline void v16_store_bf16(uint16_t *p, v16 v) { LANES p[i] = f32_to_bf16
 /* The low bits of v + 1.5 * 2^23 are a whole number up to 2^15. */
 static inline void v16_store_i16(int16_t *p, v16 v)
 {
-    LANES {
-        const float r = v.f[i] + 0x1.8p23f;
-        uint32_t bits;
-        memcpy(&bits, &r, 4);
-        p[i] = (int16_t)(uint16_t)bits;
-    }
+    LANES p[i] = (int16_t)(uint16_t)to_bits(v.f[i] + 0x1.8p23f);
 }
 static inline v16 v16_weights(enum dtype type, const char *p)
 {
@@ -161,11 +153,8 @@ static inline qf qf_mul(qf a, qf b) { return v16_mul(a, b); }
 static inline qf qf_half(const char *p) { return v16_weights(DT_F16, p); }
 static inline qf qf_power(const char *p)
 {
-    uint32_t u[16];
     qf y;
-    EACH(16) u[i] = p[i] ? (uint32_t)(uint8_t)p[i] << 23 : UINT32_C(1) << 22;
-    memcpy(&y, u, sizeof y);
-    EACH(16) y.f[i] *= 0.5f;
+    EACH(16) y.f[i] = from_bits(p[i] ? (uint32_t)(uint8_t)p[i] << 23 : UINT32_C(1) << 22) * 0.5f;
     return y;
 }
 static inline qf qf_e4m3(const char *p) { qf y; EACH(16) y.f[i] = quant_e4m3((uint8_t)p[i]); return y; }

@@ -469,15 +469,20 @@ void kv_sum(float *k, float *v, enum dtype t, size_t head_dim, const void *block
 /* cos and sin of fp32(position) * inv_freq, times `factor`; [n_freq] each. Computed in double without the C
  * library, so the bits are the same everywhere. */
 void rope_angles(float *cos, float *sin, size_t position, const float *inv_freq, size_t n_freq, float factor);
-uint16_t f32_to_bf16(float x);
-float f16_to_f32(uint16_t x);
-static inline float bf16_to_f32(uint16_t x)
+#define OPS_INLINE static inline __attribute__((always_inline, unused))
+OPS_INLINE float from_bits(uint32_t u) { float f; memcpy(&f, &u, 4); return f; }
+OPS_INLINE uint32_t to_bits(float f) { uint32_t u; memcpy(&u, &f, 4); return u; }
+OPS_INLINE float bf16_to_f32(uint16_t x) { return from_bits((uint32_t)x << 16); }
+/* Rounds to nearest even; a denormal becomes a zero of its sign, NaN a quiet NaN of its sign. */
+OPS_INLINE uint16_t f32_to_bf16(float x)
 {
-    uint32_t u = (uint32_t)x << 16;
-    float f;
-    memcpy(&f, &u, 4);
-    return f;
+    uint32_t u = to_bits(x), a = u & 0x7fffffff;
+    uint32_t r = (u + 0x7fff + (u >> 16 & 1)) >> 16;
+    r = a < 0x00800000 ? u >> 16 & 0x8000 : r;
+    r = a > 0x7f800000 ? (u >> 16 | 0x40) : r;
+    return (uint16_t)r;
 }
+float f16_to_f32(uint16_t x);
 
 /* The twins of this build, plain C first: their names with sep in between, and their tables up to NULL. */
 #if defined(__x86_64__)

@@ -17,13 +17,7 @@ static float load_as_f32(const void *src, enum dtype t, size_t i)
 }
 
 /* Nearest whole number, even on ties, of |x| < 2^22: the low bits of a sum. */
-static inline int16_t nearest(float x)
-{
-    const float r = x + 0x1.8p23f;
-    uint32_t bits;
-    memcpy(&bits, &r, 4);
-    return (int16_t)(uint16_t)bits;
-}
+static inline int16_t nearest(float x) { return (int16_t)(uint16_t)to_bits(x + 0x1.8p23f); }
 
 /* Index of element (row, k) of a packed matrix, in elements. */
 static inline size_t mat_at(const struct mat *m, size_t row, size_t k)

@@ -84,10 +84,7 @@ static void iq4_nl(float *y, const uint8_t *b)           /* h(0) iq4[q] */
 /* 2^(x - 128), of which the smallest are subnormal. */
 static float power_of(uint8_t x)
 {
-    const uint32_t u = x < 2 ? UINT32_C(0x200000) << x : (uint32_t)(x - 1) << 23;
-    float y;
-    memcpy(&y, &u, 4);
-    return y;
+    return from_bits(x < 2 ? UINT32_C(0x200000) << x : (uint32_t)(x - 1) << 23);
 }
 
 static const int8_t fp4[16] = { 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12 };

@@ -381,9 +381,7 @@ void quant_row(const struct mat *m, size_t r, float *y)
 /* The power of two at or below x as a 16-bit float, smaller ones as a multiple of 2^-24; 0 <= x < 2^16. */
 static uint16_t half_of(float x)
 {
-    uint32_t u;
-    memcpy(&u, &x, 4);
-    return (uint16_t)(x < 0x1p-14f ? (uint32_t)(x * 0x1p24f) : ((u >> 23) - 112) << 10);
+    return (uint16_t)(x < 0x1p-14f ? (uint32_t)(x * 0x1p24f) : ((to_bits(x) >> 23) - 112) << 10);
 }
 
 /* About the deviation of a weight whose factor is 1, and the second factor in units of the first: one that

@@ -17,21 +17,27 @@
 
 enum { SELECT_LANES = 64, SELECT_BLOCK = 512 };
 
-static size_t select_argmax(const float *x, size_t n)
+static float select_max(const float *x, size_t n)
 {
-    float m[SELECT_LANES], best = x[0];
+    float m[SELECT_LANES], best = -INFINITY;
     size_t i = 0;
-    if (n >= SELECT_LANES) {
-        memcpy(m, x, sizeof m);
-        for (i = SELECT_LANES; i + SELECT_LANES <= n; i += SELECT_LANES)
-            for (int j = 0; j < SELECT_LANES; j++)
-                m[j] = x[i + j] > m[j] ? x[i + j] : m[j];
+    for (int j = 0; j < SELECT_LANES; j++)
+        m[j] = -INFINITY;
+    for (; i + SELECT_LANES <= n; i += SELECT_LANES)
         for (int j = 0; j < SELECT_LANES; j++)
-            best = m[j] > best ? m[j] : best;
-    }
+            m[j] = x[i + j] > m[j] ? x[i + j] : m[j];
+    for (int j = 0; j < SELECT_LANES; j++)
+        best = m[j] > best ? m[j] : best;
     for (; i < n; i++)
         best = x[i] > best ? x[i] : best;
-    for (i = 0; i + SELECT_LANES <= n; i += SELECT_LANES) {
+    return best;
+}
+
+static size_t select_argmax(const float *x, size_t n)
+{
+    const float best = select_max(x, n);
+    size_t i = 0;
+    for (; i + SELECT_LANES <= n; i += SELECT_LANES) {
         int any = 0;
         for (int j = 0; j < SELECT_LANES; j++)
             any |= x[i + j] == best;
@@ -158,17 +164,12 @@ static inline __attribute__((always_inline)) float select_exp(float d)
     const float magic = 12582912;                         /* 1.5 * 2^23: adding it rounds to a whole number */
     const float t = (d > -40 ? d : -40) * 1.44269504f, k = t + magic, f = t - (k - magic);
     float p = 0.00133335581f;
-    uint32_t whole, bits;
     p = p * f + 0.00961812911f;
     p = p * f + 0.0555041087f;
     p = p * f + 0.240226507f;
     p = p * f + 0.693147181f;
     p = p * f + 1;
-    memcpy(&whole, &k, 4);
-    memcpy(&bits, &p, 4);
-    bits += whole << 23;
-    memcpy(&p, &bits, 4);
-    return p;
+    return from_bits(to_bits(p) + (to_bits(k) << 23));
 }
 
 static double select_tail(const float *x, size_t n, float top, float cut, float limit)
@@ -289,24 +290,11 @@ static float select_coin_bounds(float *u, const float *x, const uint32_t *ids, u
     uint32_t high[COIN_BLOCK];
     assert(n <= COIN_BLOCK && first % 2 == 0);
     select_words(high, ids, first, n, key);
-    float best = -INFINITY, m[SELECT_LANES];
     for (size_t i = 0; i < n; i++) {
-        float h = (float)(int32_t)(high[i] >> 1);
-        int32_t bits;
-        memcpy(&bits, &h, 4);
+        const int32_t bits = (int32_t)to_bits((float)(int32_t)(high[i] >> 1));
         u[i] = (x[i] - top) + (109.51725f - (float)bits * 8.2629582e-8f);
     }
-    size_t i = 0;
-    for (int j = 0; j < SELECT_LANES; j++)
-        m[j] = -INFINITY;
-    for (; i + SELECT_LANES <= n; i += SELECT_LANES)
-        for (int j = 0; j < SELECT_LANES; j++)
-            m[j] = u[i + j] > m[j] ? u[i + j] : m[j];
-    for (int j = 0; j < SELECT_LANES; j++)
-        best = m[j] > best ? m[j] : best;
-    for (; i < n; i++)
-        best = u[i] > best ? u[i] : best;
-    return best;
+    return select_max(u, n);
 }
 
 #define SELECT_OPS \

@@ -30,41 +30,49 @@ static void OP(rmsnorm_back)(float *dx, size_t ldx, bool add, float *dw, const f
     }
 }
 
-static void OP(xent)(void *g, enum dtype act, float *x, size_t n, size_t target, struct xent *out)
+/* x = exp((x - top) times / log2(e)) for the largest x, *top. Returns "sums" of them. */
+INLINE float exp_row(float *x, size_t n, float times, float *top)
 {
-    const float at = x[target], log2e = 0x1.715476p0f;
     const size_t whole = n / 16 * 16;
-    uint32_t above = 0;
-    for (size_t i = 0; i < target; i++)
-        above += x[i] >= at;
-    for (size_t i = target + 1; i < n; i++)
-        above += x[i] > at;
-
     v16 most = v16_set1(-INFINITY), sum = v16_zero();
+    float s[16];
     for (size_t i = 0; i < whole; i += 16)
         most = v16_max(v16_load(x + i), most);
-    float top = v16_top(most), s[16];
+    *top = v16_top(most);
     for (size_t i = whole; i < n; i++)
-        top = x[i] > top ? x[i] : top;
-
+        *top = x[i] > *top ? x[i] : *top;
+    const float largest = *top;
     for (size_t i = 0; i < whole; i += 16) {
-        v16 e = v16_exp2(v16_mul(v16_sub(v16_load(x + i), v16_set1(top)), v16_set1(log2e)));
+        const v16 e = v16_exp2(v16_mul(v16_sub(v16_load(x + i), v16_set1(largest)), v16_set1(times)));
         v16_store(x + i, e);
         sum = v16_add(sum, e);
     }
     v16_store(s, sum);
     for (size_t i = whole; i < n; i++) {
-        x[i] = exp2_f((x[i] - top) * log2e);
+        x[i] = exp2_f((x[i] - largest) * times);
         s[i % 16] += x[i];
     }
-    *out = (struct xent){ .top = top, .at = at, .sum = tree_sum(s), .above = above };
+    return tree_sum(s);
+}
+
+static void OP(xent)(void *g, enum dtype act, float *x, size_t n, size_t target, struct xent *out)
+{
+    const float at = x[target];
+    float top;
+    uint32_t above = 0;
+    for (size_t i = 0; i < target; i++)
+        above += x[i] >= at;
+    for (size_t i = target + 1; i < n; i++)
+        above += x[i] > at;
+    const float sum = exp_row(x, n, 0x1.715476p0f, &top);
+    *out = (struct xent){ .top = top, .at = at, .sum = sum, .above = above };
     if (!g)
         return;
-    const float inv = 1.0f / out->sum, own = x[target] * inv - 1.0f;
+    const float inv = 1.0f / sum, own = x[target] * inv - 1.0f;
     if (act == DT_BF16) {
         for (size_t i = 0; i < n; i++)
-            ((uint16_t *)g)[i] = round_bf16(x[i] * inv);
-        ((uint16_t *)g)[target] = round_bf16(own);
+            ((uint16_t *)g)[i] = f32_to_bf16(x[i] * inv);
+        ((uint16_t *)g)[target] = f32_to_bf16(own);
     } else {
         for (size_t i = 0; i < n; i++)
             ((float *)g)[i] = x[i] * inv;
@@ -87,26 +95,8 @@ static void OP(adamw)(float *w, float *m, float *v, const float *g, size_t n, co
 
 static void OP(softmax)(void *y, enum dtype act, float *s, size_t lo, size_t hi, size_t n, float scale)
 {
-    const float times = scale * 0x1.715476p0f;           /* log2(e) */
-    const size_t count = hi - lo, whole = count / 16 * 16;
-    float *x = s + lo, sum[16];
-    v16 most = v16_set1(-INFINITY), all = v16_zero();
-    for (size_t i = 0; i < whole; i += 16)
-        most = v16_max(v16_load(x + i), most);
-    float top = v16_top(most);
-    for (size_t i = whole; i < count; i++)
-        top = x[i] > top ? x[i] : top;
-    for (size_t i = 0; i < whole; i += 16) {
-        const v16 e = v16_exp2(v16_mul(v16_sub(v16_load(x + i), v16_set1(top)), v16_set1(times)));
-        v16_store(x + i, e);
-        all = v16_add(all, e);
-    }
-    v16_store(sum, all);
-    for (size_t i = whole; i < count; i++) {
-        x[i] = exp2_f((x[i] - top) * times);
-        sum[i % 16] += x[i];
-    }
-    const float inv = count ? 1.0f / tree_sum(sum) : 0;
+    float top;
+    const float sum = exp_row(s + lo, hi - lo, scale * 0x1.715476p0f, &top), inv = lo < hi ? 1.0f / sum : 0;
     for (size_t i = 0; i < lo; i++)
         s[i] = 0;
     for (size_t i = lo; i < hi; i++)
@@ -119,10 +109,7 @@ static void OP(softmax)(void *y, enum dtype act, float *s, size_t lo, size_t hi,
 static void OP(softmax_back)(void *ds, enum dtype act, const float *p, float *dp, size_t lo, size_t hi,
                              size_t n, float scale)
 {
-    float sum[16] = { 0 };
-    for (size_t i = lo; i < hi; i++)
-        sum[(i - lo) % 16] = fmaf(p[i], dp[i], sum[(i - lo) % 16]);
-    const float mean = tree_sum(sum);
+    const float mean = sum_products(p + lo, dp + lo, hi - lo);
     for (size_t i = 0; i < lo; i++)
         dp[i] = 0;
     for (size_t i = lo; i < hi; i++)
@@ -180,7 +167,7 @@ static void OP(mixed)(void *g, enum dtype act, float *x, const float *p, size_t 
     for (size_t i = 0; i < n; i++) {
         const float q = x[i], w = p[i], d = omega * (total * q - w) - rest * (q * ((q < w ? 1.0f : 0) - a));
         if (act == DT_BF16)
-            ((uint16_t *)g)[i] = round_bf16(d);
+            ((uint16_t *)g)[i] = f32_to_bf16(d);
         else
             ((float *)g)[i] = d;
     }
@@ -188,17 +175,8 @@ static void OP(mixed)(void *g, enum dtype act, float *x, const float *p, size_t 
 
 static void OP(rows_dot)(float *s, const float *x, const float *const *row, size_t n, size_t dim)
 {
-    for (size_t r = 0; r < n; r++) {
-        const float *y = row[r];
-        float sum[16] = { 0 };
-        size_t i = 0;
-        for (; i + 16 <= dim; i += 16)
-            for (size_t j = 0; j < 16; j++)
-                sum[j] = fmaf(x[i + j], y[i + j], sum[j]);
-        for (; i < dim; i++)
-            sum[i % 16] = fmaf(x[i], y[i], sum[i % 16]);
-        s[r] = tree_sum(sum);
-    }
+    for (size_t r = 0; r < n; r++)
+        s[r] = sum_products(x, row[r], dim);
 }
 
 static void OP(rows_sum)(float *y, const float *w, const float *const *row, size_t n, size_t dim)

@@ -54,19 +54,6 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-INLINE float from_bits(uint32_t u) { float f; memcpy(&f, &u, 4); return f; }
-INLINE uint32_t to_bits(float f) { uint32_t u; memcpy(&u, &f, 4); return u; }
-
-/* Rounds to nearest even; a denormal becomes a zero of its sign, NaN a quiet NaN of its sign. */
-INLINE uint16_t round_bf16(float x)
-{
-    uint32_t u = to_bits(x), a = u & 0x7fffffff;
-    uint32_t r = (u + 0x7fff + (u >> 16 & 1)) >> 16;
-    r = a < 0x00800000 ? u >> 16 & 0x8000 : r;
-    r = a > 0x7f800000 ? (u >> 16 | 0x40) : r;
-    return (uint16_t)r;
-}
-
 /* 2^f on [-1/2, 1/2]: 1 + f*(EXP2_1 + f*(..)), minimax in relative error. */
 #define EXP2_1 0x1.62e42ap-1f
 #define EXP2_2 0x1.ebf9bcp-3f
@@ -97,6 +84,19 @@ INLINE float tree_sum(float *s)
     for (int i = 0; i < 4; i++) s[i] += s[i + 4];
     s[0] += s[2]; s[1] += s[3];
     return s[0] + s[1];
+}
+
+/* "sums" of a[i] b[i], by fma. */
+INLINE float sum_products(const float *a, const float *b, size_t n)
+{
+    float s[16] = { 0 };
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        for (size_t j = 0; j < 16; j++)
+            s[j] = fmaf(a[i + j], b[i + j], s[j]);
+    for (; i < n; i++)
+        s[i % 16] = fmaf(a[i], b[i], s[i % 16]);
+    return tree_sum(s);
 }
 
 /* ---- tile products: c[r][0..16*panels) = (alpha ? fma(c, alpha[r], +0) : +0) + dot(a row r, panel columns)
@@ -309,7 +309,7 @@ static void OP(matmul)(float *y, size_t ldy, enum dtype act, const void *x, size
         n = MIN_(lot, m - r0);
         for (size_t r = 0; r < n; r++)
             for (size_t i = 0; i < k; i++)
-                left[r * k + i] = from_bits((uint32_t)((const uint16_t *)x)[(r0 + r) * ldx + i] << 16);
+                left[r * k + i] = bf16_to_f32(((const uint16_t *)x)[(r0 + r) * ldx + i]);
         matmul_rows(y + r0 * ldy, ldy, act, left, k, true, n, w, bias, add, p0, p1);
     }
     if (lot > 0)
@@ -322,7 +322,7 @@ static void OP(matmul)(float *y, size_t ldy, enum dtype act, const void *x, size
 
 INLINE float act_at(const void *x, const enum dtype act, size_t i)
 {
-    return act == DT_BF16 ? from_bits((uint32_t)((const uint16_t *)x)[i] << 16) : ((const float *)x)[i];
+    return act == DT_BF16 ? bf16_to_f32(((const uint16_t *)x)[i]) : ((const float *)x)[i];
 }
 
 /* The rule of quantize() in pack.c, for rows of any length. This copy uses the twin's instructions because
@@ -361,21 +361,14 @@ static void OP(rmsnorm)(void *y, size_t ldy, enum dtype act, const float *x, siz
                         size_t m, size_t dim, float eps)
 {
     for (size_t r = 0; r < m; r++, x += ldx) {
-        float s[16] = { 0 };
-        size_t i = 0;
-        for (; i + 16 <= dim; i += 16)
-            for (size_t j = 0; j < 16; j++)
-                s[j] = fmaf(x[i + j], x[i + j], s[j]);
-        for (; i < dim; i++)
-            s[i % 16] = fmaf(x[i], x[i], s[i % 16]);
-        float scale = 1.0f / sqrtf(tree_sum(s) / (float)dim + eps);
+        const float scale = 1.0f / sqrtf(sum_products(x, x, dim) / (float)dim + eps);
         if (act == DT_BF16) {
             uint16_t *to = (uint16_t *)y + r * ldy;
-            for (i = 0; i < dim; i++)
-                to[i] = round_bf16(x[i] * scale * w[i]);
+            for (size_t i = 0; i < dim; i++)
+                to[i] = f32_to_bf16(x[i] * scale * w[i]);
         } else {
             float *to = (float *)y + r * ldy;
-            for (i = 0; i < dim; i++)
+            for (size_t i = 0; i < dim; i++)
                 to[i] = x[i] * scale * w[i];
         }
     }
@@ -389,7 +382,7 @@ INLINE float swiglu1(float g, float u)
 static void OP(swiglu)(void *y, enum dtype act, const float *g, const float *u, size_t n)
 {
     if (act == DT_BF16)
-        for (size_t i = 0; i < n; i++) ((uint16_t *)y)[i] = round_bf16(swiglu1(g[i], u[i]));
+        for (size_t i = 0; i < n; i++) ((uint16_t *)y)[i] = f32_to_bf16(swiglu1(g[i], u[i]));
     else
         for (size_t i = 0; i < n; i++) ((float *)y)[i] = swiglu1(g[i], u[i]);
 }
@@ -404,7 +397,7 @@ INLINE float geglu1(float g, float u)
 static void OP(geglu)(void *y, enum dtype act, const float *g, const float *u, size_t n)
 {
     if (act == DT_BF16)
-        for (size_t i = 0; i < n; i++) ((uint16_t *)y)[i] = round_bf16(geglu1(g[i], u[i]));
+        for (size_t i = 0; i < n; i++) ((uint16_t *)y)[i] = f32_to_bf16(geglu1(g[i], u[i]));
     else
         for (size_t i = 0; i < n; i++) ((float *)y)[i] = geglu1(g[i], u[i]);
 }
@@ -454,7 +447,7 @@ static void OP(rotate)(float *x, size_t dim, float factor)
 static void OP(round)(void *y, enum dtype act, const float *x, float scale, size_t n)
 {
     if (act == DT_BF16)
-        for (size_t i = 0; i < n; i++) ((uint16_t *)y)[i] = round_bf16(x[i] * scale);
+        for (size_t i = 0; i < n; i++) ((uint16_t *)y)[i] = f32_to_bf16(x[i] * scale);
     else
         for (size_t i = 0; i < n; i++) ((float *)y)[i] = x[i] * scale;
 }
