@@ -31,39 +31,23 @@ static int nibble(const uint8_t *q, int e) { return q[e % 16] >> 4 * (e / 16) & 
 
 /* ---- blocks of 32 ---- */
 
-static void q4_0(float *y, const uint8_t *b)             /* (q - 8) h(0) */
+/* Q4_0: (q - 8) h(0); Q5_0: (q - 16) h(0); Q4_1 and Q5_1: q h(0) + h(2). After these lie fifth bits, if there
+ * are any, then the nibbles. */
+static void q45(float *y, const uint8_t *b, bool minimum, bool five)
 {
-    const float d = half_at(b);
-    for (int e = 0; e < 32; e++)
-        y[e] = (float)(nibble(b + 2, e) - 8) * d;
-}
-
-static void q4_1(float *y, const uint8_t *b)             /* q h(0) + h(2) */
-{
-    const float d = half_at(b), m = half_at(b + 2);
+    const uint8_t *high = b + (minimum ? 4 : 2), *q = high + (five ? 4 : 0);
+    const float d = half_at(b), m = minimum ? half_at(b + 2) : 0;
+    const uint32_t fifth = five ? word_at(high) : 0;
+    const int offset = minimum ? 0 : five ? 16 : 8;
     for (int e = 0; e < 32; e++) {
-        const float x = (float)nibble(b + 4, e) * d;
-        y[e] = x + m;
+        const float x = (float)((nibble(q, e) | (int)(fifth >> e & 1) << 4) - offset) * d;
+        y[e] = minimum ? x + m : x;
     }
 }
-
-static void q5_0(float *y, const uint8_t *b)             /* (q - 16) h(0); the fifth bits lie at byte 2 */
-{
-    const float d = half_at(b);
-    const uint32_t high = word_at(b + 2);
-    for (int e = 0; e < 32; e++)
-        y[e] = (float)((nibble(b + 6, e) | (int)(high >> e & 1) << 4) - 16) * d;
-}
-
-static void q5_1(float *y, const uint8_t *b)             /* q h(0) + h(2); the fifth bits lie at byte 4 */
-{
-    const float d = half_at(b), m = half_at(b + 2);
-    const uint32_t high = word_at(b + 4);
-    for (int e = 0; e < 32; e++) {
-        const float x = (float)(nibble(b + 8, e) | (int)(high >> e & 1) << 4) * d;
-        y[e] = x + m;
-    }
-}
+static void q4_0(float *y, const uint8_t *b) { q45(y, b, false, false); }
+static void q4_1(float *y, const uint8_t *b) { q45(y, b, true, false); }
+static void q5_0(float *y, const uint8_t *b) { q45(y, b, false, true); }
+static void q5_1(float *y, const uint8_t *b) { q45(y, b, true, true); }
 
 static void q8_0(float *y, const uint8_t *b)             /* q h(0) */
 {
@@ -287,32 +271,32 @@ IQ(iq3_s, DT_IQ3_S) IQ(iq1_s, DT_IQ1_S) IQ(iq1_m, DT_IQ1_M)
 /* ---- the table ---- */
 
 /* In the order of enum dtype. factor: where the 16-bit factors of a block lie; -1: there is none. */
-static const struct { struct quant_type type; decode_fn *decode; int factor[2]; } table[] = {
-    { { DT_Q4_0, "Q4_0", 32, 18 }, q4_0, { 0, -1 } },
-    { { DT_Q4_1, "Q4_1", 32, 20 }, q4_1, { 0, 2 } },
-    { { DT_Q5_0, "Q5_0", 32, 22 }, q5_0, { 0, -1 } },
-    { { DT_Q5_1, "Q5_1", 32, 24 }, q5_1, { 0, 2 } },
-    { { DT_Q8_0, "Q8_0", 32, 34 }, q8_0, { 0, -1 } },
-    { { DT_Q2_K, "Q2_K", 256, 84 }, q2_k, { 80, 82 } },
-    { { DT_Q3_K, "Q3_K", 256, 110 }, q3_k, { 108, -1 } },
-    { { DT_Q4_K, "Q4_K", 256, 144 }, q4_k, { 0, 2 } },
-    { { DT_Q5_K, "Q5_K", 256, 176 }, q5_k, { 0, 2 } },
-    { { DT_Q6_K, "Q6_K", 256, 210 }, q6_k, { 208, -1 } },
-    { { DT_IQ4_NL, "IQ4_NL", 32, 18 }, iq4_nl, { 0, -1 } },
-    { { DT_IQ4_XS, "IQ4_XS", 256, 136 }, iq4_xs, { 0, -1 } },
-    { { DT_MXFP4, "MXFP4", 32, 17 }, mxfp4, { -1, -1 } },
-    { { DT_TQ1_0, "TQ1_0", 256, 54 }, tq1_0, { 52, -1 } },
-    { { DT_TQ2_0, "TQ2_0", 256, 66 }, tq2_0, { 64, -1 } },
-    { { DT_IQ2_XXS, "IQ2_XXS", 256, 66 }, iq2_xxs, { 0, -1 } },
-    { { DT_IQ2_XS, "IQ2_XS", 256, 74 }, iq2_xs, { 0, -1 } },
-    { { DT_IQ2_S, "IQ2_S", 256, 82 }, iq2_s, { 0, -1 } },
-    { { DT_IQ3_XXS, "IQ3_XXS", 256, 98 }, iq3_xxs, { 0, -1 } },
-    { { DT_IQ3_S, "IQ3_S", 256, 110 }, iq3_s, { 0, -1 } },
-    { { DT_IQ1_S, "IQ1_S", 256, 50 }, iq1_s, { 0, -1 } },
-    { { DT_IQ1_M, "IQ1_M", 256, 56 }, iq1_m, { -1, -1 } },
-    { { DT_Q1_0, "Q1_0", 128, 18 }, q1_0, { 0, -1 } },
-    { { DT_Q2_0, "Q2_0", 64, 18 }, q2_0, { 0, -1 } },
-    { { DT_NVFP4, "NVFP4", 64, 36 }, nvfp4, { -1, -1 } },
+static const struct { enum dtype t; decode_fn *decode; int factor[2]; } table[] = {
+    { DT_Q4_0, q4_0, { 0, -1 } },
+    { DT_Q4_1, q4_1, { 0, 2 } },
+    { DT_Q5_0, q5_0, { 0, -1 } },
+    { DT_Q5_1, q5_1, { 0, 2 } },
+    { DT_Q8_0, q8_0, { 0, -1 } },
+    { DT_Q2_K, q2_k, { 80, 82 } },
+    { DT_Q3_K, q3_k, { 108, -1 } },
+    { DT_Q4_K, q4_k, { 0, 2 } },
+    { DT_Q5_K, q5_k, { 0, 2 } },
+    { DT_Q6_K, q6_k, { 208, -1 } },
+    { DT_IQ4_NL, iq4_nl, { 0, -1 } },
+    { DT_IQ4_XS, iq4_xs, { 0, -1 } },
+    { DT_MXFP4, mxfp4, { -1, -1 } },
+    { DT_TQ1_0, tq1_0, { 52, -1 } },
+    { DT_TQ2_0, tq2_0, { 64, -1 } },
+    { DT_IQ2_XXS, iq2_xxs, { 0, -1 } },
+    { DT_IQ2_XS, iq2_xs, { 0, -1 } },
+    { DT_IQ2_S, iq2_s, { 0, -1 } },
+    { DT_IQ3_XXS, iq3_xxs, { 0, -1 } },
+    { DT_IQ3_S, iq3_s, { 0, -1 } },
+    { DT_IQ1_S, iq1_s, { 0, -1 } },
+    { DT_IQ1_M, iq1_m, { -1, -1 } },
+    { DT_Q1_0, q1_0, { 0, -1 } },
+    { DT_Q2_0, q2_0, { 0, -1 } },
+    { DT_NVFP4, nvfp4, { -1, -1 } },
 };
 
 enum { MXFP4_MAX = 252 };                                /* 12 2^(252 - 128) is finite */
@@ -325,16 +309,10 @@ static bool block_is_finite(enum dtype t, const uint8_t *b)
                            : is_finite(b + factor[0]) && (factor[1] < 0 || is_finite(b + factor[1]));
 }
 
-const struct quant_type *quant_type(enum dtype t)
-{
-    return dtype_is_quantised(t) ? &table[t - DT_Q4_0].type : NULL;
-}
-
 bool quant_is_finite(enum dtype t, const void *blocks, size_t n)
 {
-    const struct quant_type *q = quant_type(t);
     const uint8_t *b = blocks;
-    for (size_t i = 0; i < n; i += q->block, b += q->bytes)
+    for (size_t i = 0; i < n; i += dtype_block(t), b += dtype_block_bytes(t))
         if (!block_is_finite(t, b))
             return false;
     return true;
@@ -342,14 +320,12 @@ bool quant_is_finite(enum dtype t, const void *blocks, size_t n)
 
 bool quant_decode(float *y, enum dtype t, const void *blocks, size_t n)
 {
-    const struct quant_type *q = quant_type(t);
-    assert(q && q->dtype == t && n % q->block == 0);
+    assert(table[t - DT_Q4_0].t == t && n % dtype_block(t) == 0);
+    if (!quant_is_finite(t, blocks, n))
+        return false;
     const uint8_t *b = blocks;
-    for (size_t i = 0; i < n; i += q->block, b += q->bytes) {
-        if (!block_is_finite(t, b))
-            return false;
+    for (size_t i = 0; i < n; i += dtype_block(t), b += dtype_block_bytes(t))
         table[t - DT_Q4_0].decode(y + i, b);
-    }
     return true;
 }
 

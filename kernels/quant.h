@@ -5,12 +5,6 @@
 #pragma once
 #include "kernels/ops.h"
 
-/* block, bytes: weights and bytes of a block. */
-struct quant_type { enum dtype dtype; const char *name; size_t block, bytes; };
-
-/* NULL: t is no quantised type. */
-const struct quant_type *quant_type(enum dtype t);
-
 /* Decodes n weights, a multiple of the block. False: the factor of a block is infinite or NaN, or (MXFP4)
  * makes the largest weight infinite; y is undefined then. */
 bool quant_decode(float *y, enum dtype t, const void *blocks, size_t n);

@@ -1,6 +1,7 @@
 /* Fuzz target: blocks of quantised weights, decoded, and packed and read back. Input: a byte for the type and
  * the row of the panel, then blocks. At its end the fuzzer prints the number of inputs of each type. */
 #include "kernels/quant.h"
+#include "tests/quant_type.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

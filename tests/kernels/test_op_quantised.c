@@ -4,6 +4,7 @@
 #include "kernels/quant.h"
 #include "tests/reference.h"
 #include "tests/test.h"
+#include "tests/quant_type.h"
 
 enum { M_MAX = 70, GROUP = 256 };
 

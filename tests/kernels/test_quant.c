@@ -4,6 +4,7 @@
 #include "src/base/base.h"
 #include "src/model/gguf.h"
 #include "tests/test.h"
+#include "tests/quant_type.h"
 
 enum { BLOCKS = 64, BLOCK_BYTES_MAX = 256 };
 

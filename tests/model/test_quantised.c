@@ -3,6 +3,7 @@
 #include "src/text/tokenizer.h"
 #include "kernels/quant.h"
 #include "tests/rig.h"
+#include "tests/quant_type.h"
 
 enum { ROWS = 40, PAST = 70 };
 
