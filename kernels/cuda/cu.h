@@ -83,20 +83,16 @@ FN void cp_async16(void *dst, const void *src, bool valid)
 }
 FN void cp_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
 #define cp_wait(n) asm volatile("cp.async.wait_group %0;" :: "n"(n) : "memory")
-FN void ldmatrix4(uint32_t r[4], const void *p)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"((uint32_t)__cvta_generic_to_shared(p))
-                 : "memory");
-}
-FN void ldmatrix4_trans(uint32_t r[4], const void *p)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"((uint32_t)__cvta_generic_to_shared(p))
-                 : "memory");
-}
+#define LDMATRIX4(NAME, TRANS)                                                                               \
+    FN void NAME(uint32_t r[4], const void *p)                                                               \
+    {                                                                                                        \
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4" TRANS ".shared.b16 {%0,%1,%2,%3}, [%4];"                \
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])                                        \
+                     : "r"((uint32_t)__cvta_generic_to_shared(p))                                            \
+                     : "memory");                                                                            \
+    }
+LDMATRIX4(ldmatrix4, "")
+LDMATRIX4(ldmatrix4_trans, ".trans")
 FN void mma_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
     asm volatile(
@@ -150,13 +146,27 @@ FN char *cache_block(char *base, char *const *shared, size_t n_shared, size_t b,
     return b < n_shared ? shared[b] : base + (b - n_shared) * 2 * 64 * dp * 2;
 }
 
-/* The sum over the block, equal in every thread. The number of threads alone fixes its order. work: one float
- * for each warp, free again after the next barrier. */
-FN float block_sum(float x, float *work)
+/* The order of x, then of `last`, as that of whole numbers; -0 is 0. */
+FN uint64_t ordered_key(float x, uint32_t last)
+{
+    const uint32_t u = as_bits(x + 0.0f);
+    return (uint64_t)(u >> 31 ? ~u : u | 0x80000000u) << 32 | last;
+}
+
+/* The sum over the warp, in every lane. */
+FN float warp_sum(float x)
 {
     UNROLL_ALL
     for (int i = 16; i; i /= 2)
         x = x + shfl_xor(x, i);
+    return x;
+}
+
+/* The sum over the block, equal in every thread. The number of threads alone fixes its order. work: one float
+ * for each warp, free again after the next barrier. */
+FN float block_sum(float x, float *work)
+{
+    x = warp_sum(x);
     barrier();
     if (lane() == 0)
         work[warp()] = x;
@@ -167,7 +177,7 @@ FN float block_sum(float x, float *work)
     return sum;
 }
 
-/* The sum over the warp, in every lane. Whole numbers: the order of the sum does not matter. */
+/* The same of whole numbers: the order of the sum does not matter. */
 FN uint64_t warp_sum64(uint64_t x)
 {
     UNROLL_ALL

@@ -338,32 +338,28 @@ FN void attend_block(float o[2][16][4], float m[2][2], float l[2][2], const unsi
     }
 }
 
-FN void attend_write(float o[2][16][4], float m[2][2], float l[2][2], const struct attending *x, size_t chunk)
+/* Writes the state of the query of this lane, half h of the fragment: `tiles` times 8 dimensions from d0 on,
+ * and (sums) m and l. */
+FN void attend_write(float o[][4], const unsigned tiles, float m, float l, const unsigned h,
+                     const struct attending *x, size_t chunk, unsigned query, unsigned d0, bool sums)
 {
-    const unsigned dp = x->dp;
+    const unsigned row = x->tile.row0 + query / x->group - x->a->row_first;
+    l = l + shfl_xor(l, 1);
+    l = l + shfl_xor(l, 2);
+    if (query / x->group >= x->tile.n)
+        return;
+    float *to = x->a->part + (((size_t)row * x->a->n_heads + x->head * x->group + query % x->group) *
+                              x->a->chunks + chunk) * (2 + x->dp);
+    if (sums && lane() % 4 == 0) {
+        to[0] = m;
+        to[1] = l;
+    }
+    to += 2 + d0 + lane() % 4 * 2;
     UNROLL_ALL
-    for (unsigned i = 0; i < x->mt; i++)
-        UNROLL_ALL
-        for (unsigned h = 0; h < 2; h++) {
-            const unsigned query = (i * 4 + warp()) * 16 + lane() / 4 + h * 8,
-                           row = x->tile.row0 + query / x->group - x->a->row_first;
-            float sum = l[i][h];
-            sum = sum + shfl_xor(sum, 1);
-            sum = sum + shfl_xor(sum, 2);
-            if (query / x->group >= x->tile.n)
-                continue;
-            float *to = x->a->part + (((size_t)row * x->a->n_heads + x->head * x->group + query % x->group) *
-                                      x->a->chunks + chunk) * (2 + dp);
-            if (lane() % 4 == 0) {
-                to[0] = m[i][h];
-                to[1] = sum;
-            }
-            UNROLL_ALL
-            for (unsigned d = 0; d < dp / 8; d++) {
-                to[2 + d * 8 + lane() % 4 * 2] = o[i][d][h * 2];
-                to[2 + d * 8 + lane() % 4 * 2 + 1] = o[i][d][h * 2 + 1];
-            }
-        }
+    for (unsigned d = 0; d < tiles; d++) {
+        to[d * 8] = o[d][h * 2];
+        to[d * 8 + 1] = o[d][h * 2 + 1];
+    }
 }
 
 FN size_t attend_lo(const struct cu_seq *s, size_t pos, unsigned window)
@@ -450,7 +446,12 @@ FN void attend(const struct cu_attend *a, const unsigned dp, const unsigned mt)
             attend_block(o, m, l, sees, &x, b, stage, other, scored);
         barrier();
     }
-    attend_write(o, m, l, &x, chunk);
+    UNROLL_ALL
+    for (unsigned i = 0; i < mt; i++)
+        UNROLL_ALL
+        for (unsigned h = 0; h < 2; h++)
+            attend_write(o[i], dp / 8, m[i][h], l[i][h], h, &x, chunk,
+                         (i * 4 + warp()) * 16 + lane() / 4 + h * 8, 0, true);
 }
 
 KERNEL(attend_64_few, attend, 128, 3) { attend(&a, 64, 1); }
@@ -548,30 +549,6 @@ FN void attend_one_values(float o[4][4], float s[8][4], const struct attending *
     }
 }
 
-FN void attend_one_write(float o[4][4], float m[2], float l[2], const struct attending *x, size_t chunk)
-{
-    UNROLL_ALL
-    for (unsigned h = 0; h < 2; h++) {
-        const unsigned query = lane() / 4 + h * 8, row = x->tile.row0 + query / x->group - x->a->row_first;
-        float sum = l[h];
-        sum = sum + shfl_xor(sum, 1);
-        sum = sum + shfl_xor(sum, 2);
-        if (query / x->group >= x->tile.n)
-            continue;
-        float *to = x->a->part + (((size_t)row * x->a->n_heads + x->head * x->group + query % x->group) *
-                                  x->a->chunks + chunk) * (2 + x->dp);
-        if (warp() == 0 && lane() % 4 == 0) {
-            to[0] = m[h];
-            to[1] = sum;
-        }
-        UNROLL_ALL
-        for (unsigned d = 0; d < x->dp / 32; d++) {
-            to[2 + warp() * (x->dp / 4) + d * 8 + lane() % 4 * 2] = o[d][h * 2];
-            to[2 + warp() * (x->dp / 4) + d * 8 + lane() % 4 * 2 + 1] = o[d][h * 2 + 1];
-        }
-    }
-}
-
 /* The four warps share the queries. In a block of 64 keys each warp computes the scores of 16 keys and passes
  * them on through shared memory. Each warp then turns all scores into weights and adds up the weighted values
  * of a quarter of the dimensions. Every score, weight and sum has the order of attend(). With at most 8
@@ -649,7 +626,10 @@ FN void attend_one(const struct cu_attend *a, const unsigned dp)
             attend_soften(s, o, dp / 32, &m[1], &l[1], 1, sees[1], b * CU_BLOCK, whole);
         attend_one_values(o, s, &x, b, stage, area);
     }
-    attend_one_write(o, m, l, &x, chunk);
+    UNROLL_ALL
+    for (unsigned h = 0; h < 2; h++)
+        attend_write(o, dp / 32, m[h], l[h], h, &x, chunk, lane() / 4 + h * 8, warp() * (dp / 4),
+                     warp() == 0);
 }
 
 KERNEL(attend_64_one, attend, 128, 3) { attend_one(&a, 64); }

@@ -45,14 +45,8 @@ KERNEL(kv_zero, kv_zero, WARP, 1)
 enum { SELECT_AT_ONCE = 8 };
 struct selecting { uint32_t hist[256]; uint64_t cut; uint32_t left, taken, found; };     /* shared memory */
 
-/* The key orders candidates by score, the later position first on ties. Keys are unique. */
-FN uint64_t select_key(float score, uint32_t position)
-{
-    const uint32_t u = as_bits(score + 0.0f);              /* -0 is 0 */
-    return (uint64_t)(u >> 31 ? ~u : u | 0x80000000u) << 32 | position;
-}
-
-/* Loads a thread's keys i, i + threads(), .. of n, after `first`. It issues several loads before it uses one,
+/* Loads a thread's keys i, i + threads(), .. of n, after `first`: they order candidates by score, the later
+ * position first on ties. It issues several loads before it uses one,
  * as sample_load does. Key 0 stands for none, because positions are above the sinks. */
 FN void select_keys(uint64_t key[SELECT_AT_ONCE], const float *score, uint32_t first, uint32_t i, uint32_t n)
 {
@@ -62,7 +56,7 @@ FN void select_keys(uint64_t key[SELECT_AT_ONCE], const float *score, uint32_t f
         x[j] = i + j * threads() < n ? score[first + i + j * threads()] : 0;
     UNROLL_ALL
     for (unsigned j = 0; j < SELECT_AT_ONCE; j++)
-        key[j] = i + j * threads() < n ? select_key(x[j], first + i + j * threads()) : 0;
+        key[j] = i + j * threads() < n ? ordered_key(x[j], first + i + j * threads()) : 0;
 }
 #define SELECT_EACH(i, n) for (uint32_t i = tid(); i < (n); i += SELECT_AT_ONCE * threads())
 

@@ -77,14 +77,6 @@ KERNEL(rmsnorm, rmsnorm, CU_NORM_THREADS, 1)
         a.y[r * a.dim + i] = to_bf16(x[i] * scale * a.w[i]);
 }
 
-FN float warp_sum(float x)
-{
-    UNROLL_ALL
-    for (int i = 16; i; i /= 2)
-        x = x + shfl_xor(x, i);
-    return x;
-}
-
 /* One warp for each row and head of q, k and v. */
 KERNEL(rope, rope, 128, 1)
 {

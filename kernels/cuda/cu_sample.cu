@@ -107,8 +107,7 @@ FN unsigned candidate_bits(const float *x, uint32_t i, uint32_t n)
 /* The key orders candidates by logit, the lower id first on ties. Keys are unique. */
 FN uint64_t sample_key(float x, uint32_t id)
 {
-    const uint32_t u = as_bits(x + 0.0f);
-    return (uint64_t)(u >> 31 ? ~u : u | 0x80000000u) << 32 | (uint32_t)~id;
+    return ordered_key(x, ~id);
 }
 
 /* Finds the block's best (score, id), the lower id on ties; id UINT32_MAX stands for none. The result is in

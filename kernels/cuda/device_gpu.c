@@ -53,56 +53,49 @@ bool device_is_added(const char *word)
 
 /* ---- errors, launches, memory ---- */
 
-static void check(struct gpu *g, int rc)
-{
-    if (rc && !*g->d.error)
-        snprintf(g->d.error, sizeof g->d.error, "%s", g->driver->error);
-}
-
-static void launch(struct gpu *g, enum cu_kernel kernel, const void *args, size_t x, size_t y, size_t z,
-                   unsigned block, size_t shared)
-{
-    if (*g->d.error || !x || !y || !z)
-        return;
-    assert(x < (size_t)1 << 31 && y < 65536 && z < 65536 && shared <= CU_SHARED_MAX);
-    const struct gpu_launch l = { kernel, args, { (unsigned)x, (unsigned)y, (unsigned)z }, block, shared };
-    check(g, g->driver->launch(g->driver, &l));
-}
-
 struct gpu_driver *gpu_driver_of(struct device *d) { return ((struct gpu *)d)->driver; }
-void gpu_check(struct device *d, int rc) { check((struct gpu *)d, rc); }
+
+void gpu_check(struct device *d, int rc)
+{
+    if (rc && !*d->error)
+        snprintf(d->error, sizeof d->error, "%s", gpu_driver_of(d)->error);
+}
+
 void gpu_launch(struct device *d, enum cu_kernel kernel, const void *args, size_t x, size_t y, size_t z,
                 unsigned block, size_t shared)
 {
-    launch((struct gpu *)d, kernel, args, x, y, z, block, shared);
+    if (*d->error || !x || !y || !z)
+        return;
+    assert(x < (size_t)1 << 31 && y < 65536 && z < 65536 && shared <= CU_SHARED_MAX);
+    const struct gpu_launch l = { kernel, args, { (unsigned)x, (unsigned)y, (unsigned)z }, block, shared };
+    gpu_check(d, gpu_driver_of(d)->launch(gpu_driver_of(d), &l));
 }
 
 static void gpu_free(struct device *d, void *p, size_t bytes)
 {
     (void)bytes;
     if (p)
-        ((struct gpu *)d)->driver->free(((struct gpu *)d)->driver, p);
+        gpu_driver_of(d)->free(gpu_driver_of(d), p);
 }
 static void *gpu_alloc(struct device *d, size_t bytes)
 {
-    return ((struct gpu *)d)->driver->alloc(((struct gpu *)d)->driver, bytes, true);
+    return gpu_driver_of(d)->alloc(gpu_driver_of(d), bytes, true);
 }
 static size_t gpu_bytes_free(struct device *d)
 {
-    return ((struct gpu *)d)->driver->bytes_free(((struct gpu *)d)->driver);
+    return gpu_driver_of(d)->bytes_free(gpu_driver_of(d));
 }
 
 static void gpu_upload(struct device *d, void *dst, const void *src, size_t bytes)
 {
-    struct gpu *g = (struct gpu *)d;
     if (!*d->error)
-        check(g, g->driver->upload(g->driver, dst, src, bytes));
+        gpu_check(d, gpu_driver_of(d)->upload(gpu_driver_of(d), dst, src, bytes));
 }
 
 static int download_pieces(struct gpu *g, const struct gpu_piece *p, size_t n)
 {
     if (!*g->d.error)
-        check(g, g->driver->download(g->driver, p, n));
+        gpu_check(&g->d, g->driver->download(g->driver, p, n));
     for (size_t i = 0; i < n; i++)
         g->d.downloaded += p[i].bytes;
     g->d.waits++;
@@ -116,36 +109,32 @@ static int gpu_download(struct device *d, void *dst, const void *src, size_t byt
 
 static void gpu_copy(struct device *d, void *dst, const void *src, size_t bytes)
 {
-    struct gpu *g = (struct gpu *)d;
     if (!*d->error)
-        check(g, g->driver->copy(g->driver, dst, src, bytes));
+        gpu_check(d, gpu_driver_of(d)->copy(gpu_driver_of(d), dst, src, bytes));
 }
 
 static void gpu_zero(struct device *d, void *dst, size_t bytes)
 {
-    struct gpu *g = (struct gpu *)d;
     if (!*d->error)
-        check(g, g->driver->zero(g->driver, dst, bytes));
+        gpu_check(d, gpu_driver_of(d)->zero(gpu_driver_of(d), dst, bytes));
 }
 
 static void gpu_fetch_mark(struct device *d)
 {
-    struct gpu *g = (struct gpu *)d;
     if (!*d->error)
-        check(g, g->driver->fetch_mark(g->driver));
+        gpu_check(d, gpu_driver_of(d)->fetch_mark(gpu_driver_of(d)));
 }
 
 static int gpu_fetch(struct device *d, void *dst, const void *src, size_t bytes, char *why, size_t why_size)
 {
-    struct gpu *g = (struct gpu *)d;
-    return g->driver->fetch(g->driver, dst, src, bytes, why, why_size);
+    return gpu_driver_of(d)->fetch(gpu_driver_of(d), dst, src, bytes, why, why_size);
 }
 
 static void gpu_noise(struct device *d, void *dst, size_t n, uint64_t seed, float deviation)
 {
     const size_t blocks = MIN((n + 255) / 256, (size_t)8192);
     const struct cu_noise a = { dst, n, seed * UINT64_C(0x9e3779b97f4a7c15), deviation, (uint32_t)blocks };
-    launch((struct gpu *)d, CU_noise, &a, blocks, 1, 1, 256, 0);
+    gpu_launch(d, CU_noise, &a, blocks, 1, 1, 256, 0);
 }
 
 static size_t gpu_head_dim(const struct device *d, size_t head_dim)
@@ -194,7 +183,7 @@ static void gpu_mat_put(struct device *d, struct mat *m, size_t r0, size_t n, co
         const struct cu_pack a = { m->w, g->staging, from, (uint32_t)(r0 + i), (uint32_t)rows,
                                    (uint32_t)m->k };
         gpu_upload(d, g->staging, (const char *)src + i * row, rows * row);
-        launch(g, CU_pack, &a, (rows * m->k + 255) / 256, 1, 1, 256, 0);
+        gpu_launch(d, CU_pack, &a, (rows * m->k + 255) / 256, 1, 1, 256, 0);
     }
 }
 
@@ -376,7 +365,7 @@ static bool gpu_graph_begin(struct device *d, uint64_t key)
     if (*d->error)
         return false;
     const bool launched = g->driver->graph_begin(g->driver, h);
-    check(g, *g->driver->error ? -1 : 0);
+    gpu_check(d, *g->driver->error ? -1 : 0);
     d->played += launched;
     return launched;
 }
@@ -385,7 +374,7 @@ static bool gpu_graph_end(struct device *d)
 {
     struct gpu *g = (struct gpu *)d;
     const int rc = g->driver->graph_end(g->driver);
-    check(g, rc < 0 ? -1 : 0);
+    gpu_check(d, rc < 0 ? -1 : 0);
     return rc <= 0;
 }
 
@@ -405,7 +394,7 @@ static void gpu_embed(struct device *d, float *x, const struct mat *table, bool 
 {
     struct gpu *g = (struct gpu *)d;
     const struct cu_embed a = { g->rows, x, table->w, table->type, packed, (uint32_t)table->k };
-    launch(g, CU_embed, &a, g->n, 1, 1, 256, 0);
+    gpu_launch(d, CU_embed, &a, g->n, 1, 1, 256, 0);
 }
 
 static void gpu_rmsnorm(struct device *d, void *y, const float *x, const float *w, size_t n, size_t dim,
@@ -414,7 +403,7 @@ static void gpu_rmsnorm(struct device *d, void *y, const float *x, const float *
     struct gpu *g = (struct gpu *)d;
     const struct cu_rmsnorm a = { y, x, w, (uint64_t *)(void *)g->table, place_of(place), (uint32_t)dim,
                                   eps };
-    launch(g, CU_rmsnorm, &a, n, 1, 1, CU_NORM_THREADS, CU_NORM_THREADS / 32 * sizeof(float));
+    gpu_launch(d, CU_rmsnorm, &a, n, 1, 1, CU_NORM_THREADS, CU_NORM_THREADS / 32 * sizeof(float));
 }
 
 static void gpu_product(struct device *d, const struct device_product *p)
@@ -430,7 +419,7 @@ static void gpu_product(struct device *d, const struct device_product *p)
             p->y + r * p->ldy, p->ldy, (const uint16_t *)p->x + r * w->k, w->w, p->bias, g->product_part,
             g->ticket, (uint64_t *)(void *)g->table, place_of(p->place), (uint32_t)rows, (uint32_t)w->n,
             (uint32_t)w->k, p->add, (uint32_t)pieces, 0 };
-        launch(g, tile == CU_ROWS_FEW ? CU_product_few : CU_product_many, &a, (rows + tile - 1) / tile,
+        gpu_launch(d, tile == CU_ROWS_FEW ? CU_product_few : CU_product_many, &a, (rows + tile - 1) / tile,
                pieces, 1, 128, CU_STAGES * (CU_TILE * 2 + tile * 128) + 16);
     }
 }
@@ -443,7 +432,7 @@ static void gpu_rope(struct device *d, const struct device_rope *p)
                                (float)(0x1.71547652b82fep0 / sqrt((double)h->head_dim)), (uint32_t)g->n,
                                (uint32_t)h->n_heads, (uint32_t)h->n_kv_heads, (uint32_t)h->head_dim,
                                (uint32_t)h->padded, (uint32_t)p->layer };
-    launch(g, CU_rope, &a, (g->n * (h->n_heads + 2 * h->n_kv_heads) + 3) / 4, 1, 1, 128, 0);
+    gpu_launch(d, CU_rope, &a, (g->n * (h->n_heads + 2 * h->n_kv_heads) + 3) / 4, 1, 1, 128, 0);
 }
 
 /* Computes slab by slab: the chunk states of a slab fit the working memory. */
@@ -469,15 +458,16 @@ static void gpu_attend(struct device *d, void *out, const void *q, const struct 
                                      (uint32_t)g->chunks, (uint32_t)t0, (uint32_t)row0, 0 };
         const struct cu_merge b = { g->rows, out, g->part, (uint32_t)h->n_heads, (uint32_t)dp,
                                     (uint32_t)window, (uint32_t)g->chunks, (uint32_t)row0, (uint32_t)rows };
-        launch(g, kernels[dp == 128][which], &a, t1 - t0, h->n_kv_heads, g->chunks, 128, bytes);
-        launch(g, CU_merge, &b, rows * h->n_heads, 1, 1, (unsigned)dp, (3 * dp + dp / 32) * sizeof(float));
+        gpu_launch(d, kernels[dp == 128][which], &a, t1 - t0, h->n_kv_heads, g->chunks, 128, bytes);
+        gpu_launch(d, CU_merge, &b, rows * h->n_heads, 1, 1, (unsigned)dp,
+                   (3 * dp + dp / 32) * sizeof(float));
     }
 }
 
 static void gpu_swiglu(struct device *d, void *h, const float *gate_up, size_t n, size_t ffn)
 {
     const struct cu_swiglu a = { h, gate_up, n * ffn, (uint32_t)ffn };
-    launch((struct gpu *)d, CU_swiglu, &a, (n * ffn + 255) / 256, 1, 1, 256, 0);
+    gpu_launch(d, CU_swiglu, &a, (n * ffn + 255) / 256, 1, 1, 256, 0);
 }
 
 static void gpu_gather(struct device *d, void *dst, const void *src, size_t row_bytes)
@@ -485,19 +475,19 @@ static void gpu_gather(struct device *d, void *dst, const void *src, size_t row_
     struct gpu *g = (struct gpu *)d;
     const struct cu_gather a = { dst, src, g->rows.want, (uint32_t)(row_bytes / 4), (uint32_t)g->n_want };
     assert(row_bytes % 4 == 0);
-    launch(g, CU_gather, &a, g->n_want, 1, 1, 256, 0);
+    gpu_launch(d, CU_gather, &a, g->n_want, 1, 1, 256, 0);
 }
 
 static void gpu_widen(struct device *d, float *y, const void *x, size_t n)
 {
     const struct cu_widen a = { y, x, n };
-    launch((struct gpu *)d, CU_widen, &a, (n + 255) / 256, 1, 1, 256, 0);
+    gpu_launch(d, CU_widen, &a, (n + 255) / 256, 1, 1, 256, 0);
 }
 
 static void gpu_narrow(struct device *d, void *y, const float *x, size_t n)
 {
     const struct cu_narrow a = { y, x, n };
-    launch((struct gpu *)d, CU_narrow, &a, (n + 255) / 256, 1, 1, 256, 0);
+    gpu_launch(d, CU_narrow, &a, (n + 255) / 256, 1, 1, 256, 0);
 }
 
 /* ---- caches ---- */
@@ -508,38 +498,39 @@ static struct cu_cache cache_of(const struct device_kv *kv)
                               kv->node_max * kv->n_kv_heads * 2 * kv->head_dim * 2, kv->n_shared };
 }
 
-static void copy_rows(struct gpu *g, const struct device_kv *dst, const struct device_kv *src,
+static void copy_rows(struct device *d, const struct device_kv *dst, const struct device_kv *src,
                       const uint32_t *from, const uint32_t *to, size_t to0, size_t n, bool nodes)
 {
+    struct gpu *g = (struct gpu *)d;
     for (size_t i = 0; i < n; i += LIST_MAX) {
         const size_t some = MIN((size_t)LIST_MAX, n - i);
-        gpu_upload(&g->d, g->list, from + i, some * sizeof *from);
+        gpu_upload(d, g->list, from + i, some * sizeof *from);
         if (to)
-            gpu_upload(&g->d, g->list + LIST_MAX, to + i, some * sizeof *to);
+            gpu_upload(d, g->list + LIST_MAX, to + i, some * sizeof *to);
         const struct cu_kv_copy a = { cache_of(dst), cache_of(src), g->list, to ? g->list + LIST_MAX : NULL,
                                       0, (uint32_t)(to0 + i),
                                       (uint32_t)dst->n_kv_heads, (uint32_t)dst->head_dim, nodes, 0 };
-        launch(g, CU_kv_copy, &a, some, dst->n_layers * dst->n_kv_heads, 1, 32, 0);
+        gpu_launch(d, CU_kv_copy, &a, some, dst->n_layers * dst->n_kv_heads, 1, 32, 0);
     }
 }
 
 static void gpu_kv_commit(struct device *d, const struct device_kv *kv, size_t n_past, const uint32_t *node,
                           size_t n)
 {
-    copy_rows((struct gpu *)d, kv, kv, node, NULL, n_past, n, true);
+    copy_rows(d, kv, kv, node, NULL, n_past, n, true);
 }
 
 static void gpu_kv_copy(struct device *d, const struct device_kv *dst, const struct device_kv *src,
                         const uint32_t *from, const uint32_t *to, size_t n)
 {
-    copy_rows((struct gpu *)d, dst, src, from, to, 0, n, false);
+    copy_rows(d, dst, src, from, to, 0, n, false);
 }
 
 static void gpu_kv_zero(struct device *d, const struct device_kv *kv, size_t from, size_t to)
 {
     const struct cu_kv_zero a = { cache_of(kv), (uint32_t)from, (uint32_t)(to - from),
                                   (uint32_t)kv->n_kv_heads, (uint32_t)kv->head_dim };
-    launch((struct gpu *)d, CU_kv_zero, &a, to > from ? to - from : 0, kv->n_layers * kv->n_kv_heads, 1, 32,
+    gpu_launch(d, CU_kv_zero, &a, to > from ? to - from : 0, kv->n_layers * kv->n_kv_heads, 1, 32,
            0);
 }
 
@@ -558,7 +549,7 @@ static void gpu_kv_select(struct device *d, const struct device_selection *s)
     assert(s->budget <= s->n_past && s->sinks >= 1 && s->sinks < s->budget && s->budget <= s->row_step &&
            s->n_layers <= LIST_MAX);
     gpu_upload(d, g->list, s->from, s->n_layers * sizeof *s->from);
-    launch(g, CU_kv_select, &a, s->n_kv_heads, s->n_layers, 1, CU_SELECT_THREADS, CU_SELECT_SHARED);
+    gpu_launch(d, CU_kv_select, &a, s->n_kv_heads, s->n_layers, 1, CU_SELECT_THREADS, CU_SELECT_SHARED);
 }
 
 static void gpu_kv_gather(struct device *d, const struct device_kv *dst, const struct device_kv *src,
@@ -566,7 +557,7 @@ static void gpu_kv_gather(struct device *d, const struct device_kv *dst, const s
 {
     const struct cu_kv_copy a = { cache_of(dst), cache_of(src), row, NULL, (uint32_t)row_step, 0,
                                   (uint32_t)dst->n_kv_heads, (uint32_t)dst->head_dim, 0, 0 };
-    launch((struct gpu *)d, CU_kv_copy, &a, n, dst->n_layers * dst->n_kv_heads, 1, 32, 0);
+    gpu_launch(d, CU_kv_copy, &a, n, dst->n_layers * dst->n_kv_heads, 1, 32, 0);
 }
 
 /* ---- logits ---- */
@@ -579,7 +570,7 @@ static void gpu_count(struct device *d, uint32_t *counts, size_t vocab, const st
         const size_t some = MIN((size_t)LIST_MAX, n - i);
         const struct cu_count a = { counts, g->list, (uint32_t)vocab, (uint32_t)some };
         gpu_upload(d, g->list, list + i, some * sizeof *list);
-        launch(g, CU_count, &a, (some + 255) / 256, 1, 1, 256, 0);
+        gpu_launch(d, CU_count, &a, (some + 255) / 256, 1, 1, 256, 0);
     }
 }
 
@@ -645,7 +636,7 @@ static int gpu_sample(struct device *d, struct device_candidate *best, size_t k,
         gpu_upload(d, w + s.edit, c->edit, c->n_edit * sizeof *c->edit);
     if (c->n_count)
         gpu_upload(d, w + s.count, c->count, c->n_count * sizeof *c->count);
-    launch(g, CU_sample, &a, c->n, 1, 1, block, CU_SAMPLE_SHARED);
+    gpu_launch(d, CU_sample, &a, c->n, 1, 1, block, CU_SAMPLE_SHARED);
     const struct gpu_piece piece[] = { { best, w + s.best, c->n * k * sizeof *best }, { &g->bad, g->table,
         sizeof g->bad } };
     const bool with_bad = g->open && !g->bad_downloaded;
