@@ -1,5 +1,5 @@
-/* The connection to the store's file, shared by the files of runs/store. Only store_*.c include this
- * header and sqlite3.h.
+/* The connection to the store's file, shared by the files of runs/store. Only files of runs/store
+ * include this header and sqlite3.h.
  *
  * SQL. Each connection prepares a statement once and keeps it by the address of its text, so every SQL
  * text is a literal. A format string has one letter for each argument:

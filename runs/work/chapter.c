@@ -5,7 +5,7 @@
  *     the carried end of that job's text: all of it, or the last `carry` tokens. If a paragraph begins in
  *     their first quarter (the first token after a blank line), the carried text begins there.
  *
- * In a chat the conversation goes on (src/request/conversation.h): the carried text, less its thoughts, is
+ * In a chat the conversation goes on (src/request/chat_options.h): the carried text, less its thoughts, is
  * the message of the assistant before the chapter's own messages, and with a carry of -1 the messages of the
  * job before it come first.
  *

@@ -1,4 +1,4 @@
-/* Opens the stores that --db names and selects jobs in them. Start at store_from_options and
+/* Opens the stores that --db names and selects jobs in them, for all verbs. Start at store_from_options and
  * parts_from_options. */
 #include "src/cli/cmd_store.h"
 

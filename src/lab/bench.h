@@ -14,7 +14,7 @@
 #include "src/lab/probe.h"
 #include "src/decode/decode.h"
 #include "src/decode/engine.h"
-#include "src/model/work.h"
+#include "src/lab/roofline.h"
 #include "src/request/options.h"
 
 enum { BENCH_ROWS_MAX = 64, BENCH_TEXTS_MAX = 16, BENCH_DEPTH_MAX = 100000, BENCH_PREFILL = 2048,

@@ -1,5 +1,5 @@
 /* Counts the bytes and operations of passes. Start at work_add_layers. */
-#include "src/model/work.h"
+#include "src/lab/roofline.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* The bytes that a pass reads and the operations that it computes, for rooflines (src/lab). */
+/* The bytes that a pass reads and the operations that it computes, for the rooflines of bench. */
 #pragma once
 #include "src/model/model.h"
 
