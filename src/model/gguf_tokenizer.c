@@ -13,15 +13,8 @@
 #include "src/base/unicode.h"
 #include "src/model/families/family.h"
 
-enum {
-    TOKENS_MAX = 1 << 24,
-    TYPE_NORMAL = 1,
-    TYPE_UNKNOWN = 2,
-    TYPE_CONTROL = 3,
-    TYPE_USER = 4,
-    TYPE_UNUSED = 5,
-    TYPE_BYTE = 6
-};
+enum { TOKENS_MAX = 1 << 24 };
+enum { TYPE_NORMAL = 1, TYPE_UNKNOWN, TYPE_CONTROL, TYPE_USER, TYPE_UNUSED, TYPE_BYTE };     /* of tokens */
 #define SPACE_MARK "\xe2\x96\x81"                                    /* U+2581 */
 
 /* Split patterns, and the names that files have for them. */
@@ -362,7 +355,6 @@ static size_t count_chars(struct slice s)
 /* Finds every pair of tokens that makes a token. */
 static int find_merges(const struct vocabulary *v, struct score_merge **out, size_t *n)
 {
-    size_t max = 0;
     *out = NULL;
     *n = 0;
     for (size_t id = 0; id < v->n_model; id++) {
@@ -376,13 +368,8 @@ static int find_merges(const struct vocabulary *v, struct score_merge **out, siz
                          b = is_piece(v, a) ? find_text(v, (struct slice){ p + cut, s.n - cut }) : NO_TOKEN;
             if (!is_piece(v, b))
                 continue;
-            if (*n == max) {
-                struct score_merge *more = realloc(*out, (2 * max + 1024) * sizeof *more);
-                if (!more)
-                    return err_set(v->e, ERR_FAILED, "%s: out of memory for %zu merges", v->g->file, max);
-                *out = more;
-                max = 2 * max + 1024;
-            }
+            if (!array_grow(out, *n, sizeof **out))
+                return err_set(v->e, ERR_FAILED, "%s: out of memory for %zu merges", v->g->file, *n);
             (*out)[(*n)++] = (struct score_merge){ gguf_real_at(v->scores, id), (uint32_t)id, (uint32_t)cut,
                                                    (uint32_t)k, (uint32_t)(chars - k) };
         }

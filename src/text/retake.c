@@ -5,14 +5,8 @@
 
 int retakes_add(struct retakes *l, const struct retake *x, struct err *e)
 {
-    if (l->n == l->room) {
-        const size_t room = l->room ? 2 * l->room : 16;
-        struct retake *v = realloc(l->v, room * sizeof *v);
-        if (!v)
-            return err_set(e, ERR_FAILED, "out of memory for %zu retakes", room);
-        l->v = v;
-        l->room = room;
-    }
+    if (!array_grow(&l->v, l->n, sizeof *l->v))
+        return err_set(e, ERR_FAILED, "out of memory for %zu retakes", l->n + 1);
     l->v[l->n++] = *x;
     return 0;
 }

@@ -39,7 +39,7 @@ struct retake {
     char phrase[BANNED_BYTES_MAX + 1];   /* "": a repetition */
 };
 /* All retakes of a text in the order in which they were made; those that others dropped, too. {0}: none. */
-struct retakes { struct retake *v; size_t n, room; };
+struct retakes { struct retake *v; size_t n; };
 
 int  retakes_add(struct retakes *l, const struct retake *x, struct err *e);
 void retakes_free(struct retakes *l);

@@ -36,7 +36,7 @@ static bool is_added(const struct json *added, const struct json *content)
 static size_t list_extra(struct extra **list, const struct json *decoder, const struct json *added)
 {
     struct json key, v;
-    size_t n = 0, max = 0;
+    size_t n = 0;
     *list = NULL;
     for (struct js_walk w = js_walk(decoder); js_next(&w, &key, &v) && n < EXTRA_MAX;) {
         struct extra x = { 0, .flags = v };
@@ -45,12 +45,8 @@ static size_t list_extra(struct extra **list, const struct json *decoder, const 
             js_kind(&v) != JS_OBJECT || js_get(&v, "content", &x.content, &(struct err){ 0 }) != 1 ||
             is_added(added, &x.content))
             continue;
-        if (n == max) {
-            struct extra *more = realloc(*list, (max = 2 * max + 16) * sizeof *more);
-            if (!more)
-                return 0;
-            *list = more;
-        }
+        if (!array_grow(list, n, sizeof **list))
+            return 0;
         (*list)[n++] = x;
     }
     if (n)
