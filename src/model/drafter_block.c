@@ -41,7 +41,7 @@ void drafter_buffers_list(struct drafter_file *f, struct drafter_buffers *b, siz
         drafter_part(f, part[i].slot, n * part[i].bytes);
 }
 
-void drafter_rows_list(struct drafter_file *f, struct drafter_rows *r, size_t n, size_t step)
+void drafter_rows_list(struct drafter_file *f, struct pass_rows *r, size_t n, size_t step)
 {
     uint32_t **const each[] = { &r->pos, &r->hi, &r->n_node, &r->angle };
     for (size_t i = 0; i < sizeof each / sizeof *each; i++)
@@ -58,15 +58,6 @@ void drafter_rows_list(struct drafter_file *f, struct drafter_rows *r, size_t n,
 struct device_heads drafter_block_heads(const struct model *m)
 {
     return (struct device_heads){ m->config.n_heads, m->config.n_kv_heads, m->config.head_dim, m->head_dim };
-}
-
-struct device_rows drafter_rows_of(const struct model *m, const struct drafter_rows *r, size_t n,
-                                   size_t n_seqs)
-{
-    return (struct device_rows){ .n = n, .n_seqs = n_seqs, .seq = r->seq, .token = r->token, .pos = r->pos,
-                                 .hi = r->hi, .angle = r->angle, .n_node = r->n_node, .node = r->node,
-                                 .node_step = r->step, .inv_freq = m->inv_freq,
-                                 .n_freq = m->config.rotary / 2, .rope_factor = m->rope_factor };
 }
 
 void drafter_product(const struct model *m, float *y, const struct mat *w, const void *x, const float *bias,

@@ -17,25 +17,13 @@ struct drafter_block {
 /* Buffers of the device, for passes of n rows. */
 struct drafter_buffers { float *x, *qkv, *gate_up; void *xn, *q, *attn, *h; };
 
-/* The arrays of struct device_rows: rows of a pass, each with at most `step` nodes of a tree. */
-struct drafter_rows {
-    int32_t *token;
-    uint32_t *pos, *hi, *n_node, *angle, *node;          /* node: [rows][step] */
-    struct device_kv *kv;
-    struct device_seq *seq;
-    size_t step;
-};
-
 /* For lists. */
 void drafter_block_list(struct drafter_file *f, struct drafter_block *b, const struct drafter_block_kind *k,
                         const char *prefix);
 void drafter_buffers_list(struct drafter_file *f, struct drafter_buffers *b, size_t n);
-void drafter_rows_list(struct drafter_file *f, struct drafter_rows *r, size_t n, size_t step);
+void drafter_rows_list(struct drafter_file *f, struct pass_rows *r, size_t n, size_t step);
 
 struct device_heads drafter_block_heads(const struct model *m);
-/* The first n rows, of n_seqs texts. */
-struct device_rows drafter_rows_of(const struct model *m, const struct drafter_rows *r, size_t n,
-                                   size_t n_seqs);
 /* y [n][w->n] = (add ? y : 0) + x w + bias. A result that is not finite is reported only by
  * drafter_lm_head. */
 void drafter_product(const struct model *m, float *y, const struct mat *w, const void *x, const float *bias,

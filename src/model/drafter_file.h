@@ -1,6 +1,6 @@
-/* Files of trained drafters: safetensors files whose __metadata__ names the kind of drafter and the model
- * that it was trained for (drafter_save, heads.h). Published checkpoints have tensors of the same names, and
- * no such metadata. */
+/* Files of trained drafters: safetensors files. __metadata__ of a file of `train` has the kind of drafter,
+ * hidden_size, vocab_size, and model, the heads_fingerprint of the model that it was trained for
+ * (drafter_save, heads.h). Published checkpoints have tensors of the same names, and no such metadata. */
 #pragma once
 #include "src/model/draft_vocab.h"
 

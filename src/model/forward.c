@@ -21,11 +21,7 @@ struct workspace {
     float *score; size_t score_step;     /* [n_layers, or 1 in the host's memory][n_kv_heads][score_step] */
     float *entering; size_t entering_bytes;  /* workspace_keep: [KEPT_LAYERS][rows_max][hidden] */
     float *tap; size_t tap_bytes;        /* holds a tap until it is downloaded; the first tap allocates it */
-    /* the host's: arrays of struct device_rows */
-    struct device_seq *seq;
-    struct device_kv *kv;
-    int32_t *token;
-    uint32_t *pos, *hi, *angle, *n_node, *node, *want;   /* [rows_max], node [rows_max][rows_max] */
+    struct pass_rows rows; uint32_t *want;               /* the host's: [rows_max] */
     char *per_layer_work;
     struct err read;                     /* of the files that the latest pass read */
 };
@@ -81,6 +77,7 @@ static size_t mixer_inputs(const struct model *m)
 static void layout(struct workspace *w, const struct model *m)
 {
     const struct config *c = &m->config;
+    struct pass_rows *r = &w->rows;
     const size_t n = w->rows_max, act = dtype_size(model_act(m)), dp = m->head_dim, ffn = dense_ffn(c);
     w->score_step = (w->n_max + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
     w->score_bytes = (m->dev->host_memory ? 1 : c->n_layers) * c->n_kv_heads * w->score_step * sizeof(float);
@@ -99,10 +96,10 @@ static void layout(struct workspace *w, const struct model *m)
         { &w->score, w->score_bytes },
     };
     const struct buffer host[] = {
-        { &w->seq, n * sizeof *w->seq },      { &w->kv, n * sizeof *w->kv },
-        { &w->token, n * sizeof *w->token },  { &w->pos, n * sizeof(uint32_t) },
-        { &w->hi, n * sizeof(uint32_t) },     { &w->angle, n * sizeof(uint32_t) },
-        { &w->n_node, n * sizeof(uint32_t) }, { &w->node, n * n * sizeof(uint32_t) },
+        { &r->seq, n * sizeof *r->seq },      { &r->kv, n * sizeof *r->kv },
+        { &r->token, n * sizeof *r->token },  { &r->pos, n * sizeof(uint32_t) },
+        { &r->hi, n * sizeof(uint32_t) },     { &r->angle, n * sizeof(uint32_t) },
+        { &r->n_node, n * sizeof(uint32_t) }, { &r->node, n * n * sizeof(uint32_t) },
         { &w->want, n * sizeof(uint32_t) },   { &w->per_layer_work, per_layer_bytes(c) },
     };
     w->bytes = assign(device, sizeof device / sizeof *device, w->mem, m->dev->host_memory ? 64 : 256);
@@ -145,7 +142,7 @@ int workspace_open(struct workspace **out, const struct model *m, size_t rows_ma
     assert(rows_max >= 1);
     if (w) {
         w->dev = m->dev;
-        w->rows_max = rows_max;
+        w->rows_max = w->rows.step = rows_max;
         w->n_max = n_max;
         layout(w, m);
         w->mem = m->dev->alloc(m->dev, w->bytes);
@@ -220,25 +217,23 @@ static uint32_t put_path(const int32_t *parent, size_t node, uint32_t *path)
 static void place_seq(struct pass *p, size_t i, size_t r)
 {
     struct workspace *w = p->w;
+    struct pass_rows *rows = &w->rows;
     const struct pass_seq *s = &p->seqs[i];
     assert((s->kv->type == w->dev->kv_type || s->kv->type == device_draft_kv(w->dev)) &&
            s->kv->head_dim == p->m->head_dim && s->kv->n_max <= w->n_max &&
            r + s->n <= w->rows_max);
-    w->kv[i] = kv_view(s->kv);
-    w->seq[i] = (struct device_seq){ &w->kv[i], r, s->n, s->kv->n_past, s->parent, s->certain, s->shift,
-                                     s->scored ? w->score : NULL, w->score_step, s->node0 };
+    rows->kv[i] = kv_view(s->kv);
+    rows->seq[i] = (struct device_seq){ &rows->kv[i], r, s->n, s->kv->n_past, s->parent, s->certain, s->shift,
+                                        s->scored ? w->score : NULL, w->score_step, s->node0 };
     assert(!s->certain || !s->parent);
     for (size_t j = 0; j < s->n; j++, r++) {
-        const uint32_t n = s->parent ? put_path(s->parent, s->node0 + j, w->node + r * w->rows_max) : 0;
-        w->n_node[r] = n;
-        w->token[r] = s->token[j];
-        w->pos[r] = (uint32_t)(s->kv->n_past + (s->parent ? n - 1 : s->reads ? 0 : j));
-        w->angle[r] = w->pos[r] + (uint32_t)s->shift;
-        w->pos[r] -= s->reads;           /* the last row that it sees */
-        w->hi[r] = s->parent ? (uint32_t)s->kv->n_past : w->pos[r] + 1;
+        const uint32_t n = s->parent ? put_path(s->parent, s->node0 + j, rows->node + r * rows->step) : 0;
+        const size_t past = s->kv->n_past, at = past + (s->parent ? n - 1 : s->reads ? 0 : j),
+                     last = at - s->reads;           /* the last row that it sees */
+        pass_row(rows, r, s->token[j], last, s->parent ? past : last + 1, at + s->shift, n);
         if (wanted(s, j))
             w->want[p->rows.n_want++] = (uint32_t)r;
-        assert(s->token[j] >= 0 && (size_t)s->token[j] < p->m->config.vocab && w->pos[r] < s->kv->n_max &&
+        assert(s->token[j] >= 0 && (size_t)s->token[j] < p->m->config.vocab && rows->pos[r] < s->kv->n_max &&
                (!s->parent || s->node0 + j < s->kv->node_max));
     }
     assert(s->parent || !s->kv->ring || s->n <= RING_PASS);
@@ -246,16 +241,22 @@ static void place_seq(struct pass *p, size_t i, size_t r)
         s->kv->n_written = MAX(s->kv->n_written, s->kv->n_past + s->n);
 }
 
+struct device_rows pass_rows_of(const struct model *m, const struct pass_rows *r, size_t n, size_t n_seqs)
+{
+    return (struct device_rows){ .n = n, .n_seqs = n_seqs, .seq = r->seq, .token = r->token, .pos = r->pos,
+                                 .hi = r->hi, .angle = r->angle, .n_node = r->n_node, .node = r->node,
+                                 .node_step = r->step, .inv_freq = m->inv_freq,
+                                 .n_freq = m->config.rotary / 2, .rope_factor = m->rope_factor };
+}
+
 static void place(struct pass *p)
 {
     const struct model *m = p->m;
     struct workspace *w = p->w;
-    p->rows = (struct device_rows){ .n_seqs = p->n_seqs, .seq = w->seq, .token = w->token, .pos = w->pos,
-                                    .hi = w->hi, .angle = w->angle, .n_node = w->n_node,
-        .node = w->node, .node_step = w->rows_max, .want = w->want, .inv_freq = m->inv_freq,
-        .n_freq = m->config.rotary / 2, .rope_factor = m->rope_factor,
-        .growth = m->config.rope.growth, .growth_length = m->config.rope.original,
-        .local_freq = m->local_freq, .n_local = config_local_rotary(&m->config) / 2 };
+    p->rows = pass_rows_of(m, &w->rows, 0, p->n_seqs);
+    p->rows.want = w->want;
+    p->rows.growth = m->config.rope.growth, p->rows.growth_length = m->config.rope.original;
+    p->rows.local_freq = m->local_freq, p->rows.n_local = config_local_rotary(&m->config) / 2;
     for (size_t i = 0; i < p->n_seqs; p->rows.n += p->seqs[i++].n)
         place_seq(p, i, p->rows.n);
     p->recorded = true;
@@ -332,7 +333,7 @@ static void report_scores(const struct pass *p, size_t layer)
     const float *score = w->score + (w->dev->host_memory ? 0 : layer * m->config.n_kv_heads * w->score_step);
     for (size_t i = 0; i < p->n_seqs; i++) {
         const struct pass_seq *s = &p->seqs[i];
-        const size_t pos = w->pos[w->seq[i].row0];
+        const size_t pos = w->rows.pos[w->rows.seq[i].row0];
         if (s->scored)
             s->scored(s->scored_ctx, layer, score, w->score_step,
                       window && !s->shift && pos + 1 > window ? pos + 1 - window : 0);
@@ -569,7 +570,8 @@ static void fuse(const struct pass *p)
     const size_t d = m->config.hidden;
     put_half(p, 0, m->norm_token);
     for (size_t i = 0; i < p->n_seqs; i++)
-        w->dev->copy(w->dev, w->x + w->seq[i].row0 * d, p->seqs[i].state, p->seqs[i].n * d * sizeof *w->x);
+        w->dev->copy(w->dev, w->x + w->rows.seq[i].row0 * d, p->seqs[i].state,
+                     p->seqs[i].n * d * sizeof *w->x);
     put_half(p, 1, m->norm_state);
     w->dev->product(w->dev, &(struct device_product){ w->x, d, w->pair, p->rows.n, &m->fuse, NULL, false,
                                                       SIZE_MAX });
@@ -582,7 +584,8 @@ static void fuse_given(const struct pass *p)
     const struct workspace *w = p->w;
     const size_t wide = 2 * m->config.backbone, row = wide * dtype_size(model_act(m));
     for (size_t i = 0; i < p->n_seqs; i++)
-        w->dev->narrow(w->dev, (char *)w->pair + w->seq[i].row0 * row, p->seqs[i].state, p->seqs[i].n * wide);
+        w->dev->narrow(w->dev, (char *)w->pair + w->rows.seq[i].row0 * row, p->seqs[i].state,
+                       p->seqs[i].n * wide);
     w->dev->product(w->dev, &(struct device_product){ w->x, m->config.hidden, w->pair, p->rows.n, &m->fuse,
                                                       NULL, false, SIZE_MAX });
 }
@@ -606,7 +609,7 @@ static void run(const struct pass *p)
         d->narrow(d, w->xn, w->x, p->rows.n * c->hidden);
         d->product(d, &(struct device_product){ w->per_layer, c->n_layers * c->per_layer, w->xn, p->rows.n,
                                                 &m->per_layer_in, NULL, false, SIZE_MAX });
-        per_layer_embed(m, w->token, p->rows.n, w->per_layer, w->per_layer_work, &p->w->read);
+        per_layer_embed(m, w->rows.token, p->rows.n, w->per_layer, w->per_layer_work, &p->w->read);
     }
     const size_t last = c->n_layers - c->kv_shared - 1;
     const bool keys = fills_caches(p) && c->layer[last].mixer == MIXER_ATTENTION;
@@ -632,10 +635,10 @@ static int not_finite(const struct pass *p, const struct device_bad *bad, struct
     const struct workspace *w = p->w;
     if (bad->place < p->m->config.n_layers)
         return err_set(e, ERR_FAILED, ERR_PATH "not a finite number at position %u, layer %zu", p->m->path,
-                       (unsigned)w->angle[bad->row], bad->place);
+                       (unsigned)w->rows.angle[bad->row], bad->place);
     return err_set(e, ERR_FAILED,
                    ERR_PATH "a logit is not a finite number, in the pass over positions %u to %u", p->m->path,
-                   (unsigned)w->pos[0], (unsigned)w->pos[p->rows.n - 1]);
+                   (unsigned)w->rows.pos[0], (unsigned)w->rows.pos[p->rows.n - 1]);
 }
 
 static void enqueue(struct pass *p)
@@ -714,11 +717,10 @@ int model_mat_rows(const struct model *m, struct workspace *w, const struct mat 
                    size_t n, float *rows, void *act)
 {
     struct device *d = w->dev;
-    const struct device_rows r = { .n = n, .token = row, .pos = w->pos, .hi = w->hi, .angle = w->angle,
-                                   .n_node = w->n_node, .node = w->node,
-                                   .node_step = w->rows_max, .inv_freq = m->inv_freq, .rope_factor = 1 };
+    struct device_rows r = pass_rows_of(m, &w->rows, n, 0);
     struct device_bad bad;
     assert(n <= w->rows_max);
+    r.token = row, r.n_freq = 0;
     d->begin(d, &r);
     d->embed(d, w->x, mat, true);
     if (act)

@@ -21,7 +21,7 @@ struct gumiho_buffers {
     float *y, *pre;                      /* [hidden]: of a head */
     void *guess;                         /* act [hidden]: inputs of the LM head */
     float *ones;                         /* [hidden] */
-    struct drafter_rows rows;
+    struct pass_rows rows;
 };
 
 static void gumiho_list(struct drafter_file *f)
@@ -94,18 +94,15 @@ static void connect(const struct gumiho *g, float *y, size_t n)
 /* Fills in rows r .. of text i. */
 static void place(struct gumiho *g, const struct gumiho_seq *s, size_t i, size_t r)
 {
-    struct drafter_rows *p = &g->buffers->rows;
+    struct pass_rows *p = &g->buffers->rows;
     const size_t n_past = s->own->n_past;
     assert(s->candidates ? s->n <= s->own->node_max && s->out : n_past + s->n <= s->own->n_max);
     p->kv[i] = kv_view(s->own);
     p->seq[i] = (struct device_seq){ .kv = &p->kv[i], .row0 = r, .n = s->n, .n_past = n_past,
                                      .tree = s->candidates };
     for (size_t j = 0; j < s->n; j++, r++) {
-        p->token[r] = s->token[j];
-        p->pos[r] = (uint32_t)(n_past + (s->candidates ? 0 : j));
-        p->hi[r] = p->pos[r] + !s->candidates;
-        p->angle[r] = (uint32_t)s->first + p->pos[r];
-        p->n_node[r] = s->candidates;
+        const size_t pos = n_past + (s->candidates ? 0 : j);
+        pass_row(p, r, s->token[j], pos, pos + !s->candidates, s->first + pos, s->candidates);
         p->node[r] = (uint32_t)j;
         put_half(g, r, true, s->state + j * s->step);
     }
@@ -141,7 +138,7 @@ int gumiho_serial(struct gumiho *g, const struct mat *head, const struct gumiho_
         assert(n + seq[i].n <= GUMIHO_ROWS);
         place(g, &seq[i], i, n);
     }
-    const struct device_rows rows = drafter_rows_of(m, &b->rows, n, n_seqs);
+    const struct device_rows rows = pass_rows_of(m, &b->rows, n, n_seqs);
     m->dev->begin(m->dev, &rows);
     connect(g, b->y, n);
     memcpy(b->b.x, b->y, n * m->config.hidden * sizeof *b->y);
@@ -185,15 +182,14 @@ int gumiho_heads(struct gumiho *g, const struct mat *head, const struct gumiho_b
 {
     const struct model *m = g->file.model;
     struct gumiho_buffers *b = g->buffers;
-    struct drafter_rows *p = &b->rows;
+    struct pass_rows *p = &b->rows;
     const size_t d = m->config.hidden, act = dtype_size(model_act(m));
     assert(n <= GUMIHO_BRANCHES && n_heads <= GUMIHO_HEADS);
     for (size_t r = 0; r < 2 * n; r++) {
-        p->token[r] = branch[r / 2].token[r % 2];
-        p->pos[r] = p->angle[r] = p->hi[r] = p->n_node[r] = 0;
+        pass_row(p, r, branch[r / 2].token[r % 2], 0, 0, 0, 0);
         put_half(g, r, true, branch[r / 2].state[r % 2]);
     }
-    const struct device_rows rows = drafter_rows_of(m, p, 2 * n, 0);
+    const struct device_rows rows = pass_rows_of(m, p, 2 * n, 0);
     m->dev->begin(m->dev, &rows);
     connect(g, b->y, 2 * n);
     m->dev->narrow(m->dev, b->pair, b->y, 2 * n * d);

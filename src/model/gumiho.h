@@ -10,8 +10,6 @@
  *     mlp.{0..4}.{0..5}.linear.{weight,bias}      [hidden][2 hidden] for the first of a head, else
  *                                                 [hidden][hidden]
  * The published embed_tokens.weight is a copy of the model's embedding: longhand neither writes nor reads it.
- * A file of `train gumiho` has in __metadata__: kind "gumiho", hidden_size, vocab_size, and model, the
- * heads_fingerprint of the model. Published files have no such metadata.
  *
  * What differs from the published code (drafters.md, C3 and C5):
  *     - its second serial pass lets candidates of one depth see each other: here each sees the committed

@@ -10,7 +10,7 @@ enum part { SELF, CROSS };
 
 struct longspec_buffers {
     struct drafter_buffers b;            /* LONGSPEC_ROWS rows */
-    struct drafter_rows rows[2];
+    struct pass_rows rows[2];
 };
 
 static void longspec_list(struct drafter_file *f)
@@ -39,7 +39,7 @@ const struct drafter_kind longspec_kind = { "longspec", sizeof(struct longspec),
  * window before them and their path. */
 static void place(struct longspec_buffers *b, const struct longspec_seq *s, size_t i, size_t r)
 {
-    struct drafter_rows *own = &b->rows[SELF], *cross = &b->rows[CROSS];
+    struct pass_rows *own = &b->rows[SELF], *cross = &b->rows[CROSS];
     const size_t n_past = s->own->n_past, seen = s->target->n_past;
     assert(seen >= 1 && s->node0 + s->n <= s->own->node_max);
     own->kv[i] = kv_view(s->own);
@@ -52,16 +52,11 @@ static void place(struct longspec_buffers *b, const struct longspec_seq *s, size
         for (int32_t at = (int32_t)(s->node0 + j); at >= 0; at = s->parent[at])
             n++;
         assert(n <= LONGSPEC_DEPTH_MAX);
-        own->n_node[r] = n;
+        const size_t pos = n_past + n - 1;
+        pass_row(own, r, s->token[j], pos, n_past, s->first + pos, n);
+        pass_row(cross, r, 0, seen - 1, seen, s->first + pos, 0);
         for (int32_t at = (int32_t)(s->node0 + j); at >= 0; at = s->parent[at])
             path[--n] = (uint32_t)at;
-        own->token[r] = s->token[j];
-        own->pos[r] = (uint32_t)n_past + own->n_node[r] - 1;
-        own->hi[r] = (uint32_t)n_past;
-        cross->angle[r] = own->angle[r] = (uint32_t)s->first + own->pos[r];
-        cross->n_node[r] = 0;
-        cross->pos[r] = (uint32_t)seen - 1;
-        cross->hi[r] = (uint32_t)seen;
     }
 }
 
@@ -100,8 +95,8 @@ int longspec_forward(struct longspec *l, const struct mat *head, const struct lo
         assert(n + seqs[i].n <= LONGSPEC_ROWS);
         place(b, &seqs[i], i, n);
     }
-    const struct device_rows self = drafter_rows_of(m, &b->rows[SELF], n, n_seqs),
-                             cross = drafter_rows_of(m, &b->rows[CROSS], n, n_seqs);
+    const struct device_rows self = pass_rows_of(m, &b->rows[SELF], n, n_seqs),
+                             cross = pass_rows_of(m, &b->rows[CROSS], n, n_seqs);
     run_qkv(l, &self);
     drafter_attend(m, &l->block, &b->b, 0, LONGSPEC_WINDOW, n);
     run_cross(l, &cross);
@@ -112,21 +107,16 @@ int longspec_forward(struct longspec *l, const struct mat *head, const struct lo
 
 void longspec_read(struct longspec *l, struct kv *own, size_t first, const int32_t *token, size_t n)
 {
-    struct drafter_rows *b = &l->buffers->rows[SELF];
+    struct pass_rows *b = &l->buffers->rows[SELF];
     struct device_bad ignored;
     for (size_t done = 0, some; done < n; done += some) {
         some = MIN(n - done, (size_t)LONGSPEC_ROWS);
         assert(own->n_past + some <= own->n_max);
         b->kv[0] = kv_view(own);
         b->seq[0] = (struct device_seq){ .kv = &b->kv[0], .n = some, .n_past = own->n_past };
-        for (size_t j = 0; j < some; j++) {
-            b->token[j] = token[done + j];
-            b->pos[j] = (uint32_t)(own->n_past + j);
-            b->hi[j] = b->pos[j] + 1;
-            b->angle[j] = (uint32_t)(first + own->n_past + j);
-            b->n_node[j] = 0;
-        }
-        const struct device_rows rows = drafter_rows_of(l->file.model, b, some, 1);
+        for (size_t j = 0, pos = own->n_past; j < some; j++, pos++)
+            pass_row(b, j, token[done + j], pos, pos + 1, first + pos, 0);
+        const struct device_rows rows = pass_rows_of(l->file.model, b, some, 1);
         run_qkv(l, &rows);
         l->file.model->dev->end(l->file.model->dev, &ignored);
         kv_advance(own, some);

@@ -9,8 +9,7 @@
  *     mlp.{gate,up,down}_proj.weight
  *     input_layernorm.weight, post_self_attention_layernorm.weight, post_cross_attention_layernorm.weight
  * The published cross_attn.{k,v}_proj have no influence on the result: longhand neither writes nor reads
- * them. A file of `train longspec` has in __metadata__: kind "longspec", hidden_size, vocab_size, and model,
- * the heads_fingerprint of the model. Published files have no such metadata.
+ * them.
  *
  * The published drafter reads the last 512 keys from the end of its cache, wherever a node of the tree stands
  * (drafters.md, B5). Here a row sees the 512 positions before its own, as in training. */

@@ -167,6 +167,26 @@ struct pass_seq {
     bool reads;
 };
 
+/* The arrays of struct device_rows, in the host's memory: rows of a pass, each with at most `step` nodes of a
+ * tree. */
+struct pass_rows {
+    int32_t *token;
+    uint32_t *pos, *hi, *n_node, *angle, *node;          /* node: [rows][step] */
+    struct device_kv *kv;
+    struct device_seq *seq;
+    size_t step;
+};
+/* The first n rows, of n_seqs texts. */
+struct device_rows pass_rows_of(const struct model *m, const struct pass_rows *r, size_t n, size_t n_seqs);
+/* Fills in row r, which sees the slots below hi, and n_node nodes. */
+static inline void pass_row(struct pass_rows *p, size_t r, int32_t token, size_t pos, size_t hi, size_t angle,
+                            size_t n_node)
+{
+    p->token[r] = token;
+    p->pos[r] = (uint32_t)pos, p->hi[r] = (uint32_t)hi;
+    p->angle[r] = (uint32_t)angle, p->n_node[r] = (uint32_t)n_node;
+}
+
 /* The buffers of a pass, sized once for rows_max rows and context n_max. Products of up to MODEL_ROWS_MIN
  * rows are always possible. */
 enum { MODEL_ROWS_MIN = 32 };

@@ -10,7 +10,7 @@
 struct spire_buffers {
     struct drafter_buffers b;            /* SPIRE_ROWS rows, as the next */
     float *memory[SPIRE_LAYERS];
-    struct drafter_rows rows;
+    struct pass_rows rows;
 };
 
 static void spire_list(struct drafter_file *f)
@@ -45,9 +45,7 @@ static int spire_read(struct drafter_file *f, const struct tensors *ts, struct e
     const struct tensor *t = tensors_need(ts, "memory.weight", SPIRE_LAYERS, SPIRE_MIX, e);
     float w[SPIRE_LAYERS][SPIRE_MIX];
     if (!t || t->dtype != DT_F32)
-        return t ? err_set(e, ERR_INPUT, "%s: tensor \"memory.weight\": dtype %s, allowed is F32",
-                           ts->path[0], t->dtype_name)
-                 : -1;
+        return t ? tensor_bad(ts, t, e, ": dtype %s, allowed is F32", t->dtype_name) : -1;
     if (tensors_read(ts, t, w, 0, sizeof w, e))
         return -1;
     for (size_t i = 0; i < SPIRE_LAYERS; i++) {
@@ -55,8 +53,7 @@ static int spire_read(struct drafter_file *f, const struct tensors *ts, struct e
         for (size_t l = 0; l < SPIRE_MIX; l++)
             sum += exp((double)w[i][l]);
         if (!isfinite(sum))
-            return err_set(e, ERR_INPUT, "%s: tensor \"memory.weight\": not a finite number, or one beyond "
-                           "709", ts->path[0]);
+            return tensor_bad(ts, t, e, ": not a finite number, or one beyond 709");
         for (size_t l = 0; l < SPIRE_MIX; l++)
             s->share[i][l] = (float)(exp((double)w[i][l]) / sum);
     }
@@ -81,7 +78,7 @@ int spire_forward(struct spire *s, const struct mat *head, const struct spire_ro
 {
     const struct model *m = s->file.model;
     struct spire_buffers *b = s->buffers;
-    struct drafter_rows *p = &b->rows;
+    struct pass_rows *p = &b->rows;
     struct device *d = m->dev;
     assert(n <= SPIRE_ROWS);
     for (size_t r = 0; r < n; r++) {
@@ -89,15 +86,12 @@ int spire_forward(struct spire *s, const struct mat *head, const struct spire_ro
         p->kv[r] = kv_view(row[r].own);
         p->seq[r] = (struct device_seq){ .kv = &p->kv[r], .row0 = r, .n = 1, .n_past = row[r].own->n_past,
                                          .tree = true, .node0 = row[r].node };
-        p->token[r] = row[r].token;
-        p->hi[r] = (uint32_t)row[r].own->n_past;
-        p->pos[r] = p->hi[r] + (uint32_t)row[r].node;
-        p->angle[r] = (uint32_t)row[r].position;
-        p->n_node[r] = (uint32_t)row[r].node + 1;
+        const size_t past = row[r].own->n_past;
+        pass_row(p, r, row[r].token, past + row[r].node, past, row[r].position, row[r].node + 1);
         for (uint32_t i = 0; i < p->n_node[r]; i++)
             p->node[r * SPIRE_DEPTH + i] = i;
     }
-    const struct device_rows rows = drafter_rows_of(m, p, n, n);
+    const struct device_rows rows = pass_rows_of(m, p, n, n);
     d->begin(d, &rows);
     drafter_embed(m, &b->b);
     remember(s, 0, n);
@@ -117,7 +111,7 @@ void spire_commit(struct spire *s, struct kv *own, const struct spire_memory *ro
 {
     const size_t hidden = s->file.model->config.hidden;
     struct spire_buffers *b = s->buffers;
-    struct drafter_rows *p = &b->rows;
+    struct pass_rows *p = &b->rows;
     struct device *d = s->file.model->dev;
     struct device_bad ignored;
     for (size_t done = 0, some; done < n; done += some) {
@@ -127,15 +121,11 @@ void spire_commit(struct spire *s, struct kv *own, const struct spire_memory *ro
         for (size_t r = 0; r < some; r++) {
             const struct spire_memory *x = &row[done + r];
             assert(x->slot < own->n_max);
-            p->token[r] = 0;
-            p->pos[r] = (uint32_t)x->slot;
-            p->hi[r] = p->pos[r] + 1;
-            p->angle[r] = (uint32_t)x->position;
-            p->n_node[r] = 0;
+            pass_row(p, r, 0, x->slot, x->slot + 1, x->position, 0);
             for (size_t i = 0; i < SPIRE_LAYERS; i++)
                 memcpy(b->memory[i] + r * hidden, x->entering[i], hidden * sizeof(float));
         }
-        const struct device_rows rows = drafter_rows_of(s->file.model, p, some, 1);
+        const struct device_rows rows = pass_rows_of(s->file.model, p, some, 1);
         d->begin(d, &rows);
         for (size_t i = 0; i < SPIRE_LAYERS; i++)
             drafter_project(s->file.model, &s->layer[i], &b->b, i, b->memory[i], some);

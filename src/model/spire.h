@@ -9,8 +9,7 @@
  *     layers.{i}.input_layernorm.weight, layers.{i}.post_attention_layernorm.weight
  *     norm.weight                     before the LM head
  *     memory.weight [2][3]            w of the memory vectors, before the softmax
- * Embedding and LM head are the model's. In __metadata__: kind "spire", hidden_size, vocab_size, and model,
- * the heads_fingerprint of the model. */
+ * Embedding and LM head are the model's. */
 #pragma once
 #include "src/model/drafter_block.h"
 
