@@ -23,30 +23,19 @@ static bool is_assistant(const char *path)
     return is;
 }
 
-/* The drafter in a folder, itself or as its one GGUF file. */
-static bool in_folder(char path[PATH_BYTES], const char *folder)
+/* The drafter in a folder, itself or as its one GGUF file; or the one of that name in the caches. */
+static bool find_in(char path[PATH_BYTES], const char *where, bool caches)
 {
+    char searched[600];
     struct model_fits *f = calloc(1, sizeof *f);
     struct stat st;
-    const bool is_dir = f && stat(folder, &st) == 0 && S_ISDIR(st.st_mode);
-    if (is_dir)
-        model_fits_folder(f, folder);
-    const bool found = is_dir && f->n == 1 && is_assistant(f->path);
-    if (found)
-        snprintf(path, PATH_BYTES, "%s", f->path);
-    free(f);
-    return found;
-}
-
-static bool in_caches(char path[PATH_BYTES], const char *model)
-{
-    char name[256], searched[600];
-    struct model_fits *f = calloc(1, sizeof *f);
     struct err ignored;
-    model_name(name, sizeof name - 16, model);
-    strcat(name, "-assistant");
-    const bool found = f && strchr(name, '/') && model_fits_caches(f, name, searched, &ignored) == 0 &&
-                       f->n == 1 && is_assistant(f->path);
+    int rc = -1;
+    if (f && caches)
+        rc = model_fits_caches(f, where, searched, &ignored);
+    else if (f && stat(where, &st) == 0 && S_ISDIR(st.st_mode))
+        model_fits_folder(f, where), rc = 0;
+    const bool found = rc == 0 && f->n == 1 && is_assistant(f->path);
     if (found)
         snprintf(path, PATH_BYTES, "%s", f->path);
     free(f);
@@ -66,15 +55,17 @@ bool assistant_find(char path[PATH_BYTES], const char *model)
     snprintf(path, PATH_BYTES, "%.*s-assistant.gguf", (int)stem, model);
     if (is_assistant(path))
         return true;
-    char folder[PATH_BYTES];
+    char folder[PATH_BYTES], name[256];
     snprintf(folder, sizeof folder, "%.*s-assistant", (int)stem, model);
-    if (in_folder(path, folder))
+    if (find_in(path, folder, false))
         return true;
     if (!file)
         snprintf(folder, sizeof folder, "%.*s/assistant", (int)n, model);
     else
         snprintf(folder, sizeof folder, "%.*sassistant", slash ? (int)(slash + 1 - model) : 0, model);
-    return in_folder(path, folder) || in_caches(path, model);
+    model_name(name, sizeof name - 16, model);
+    strcat(name, "-assistant");
+    return find_in(path, folder, false) || (strchr(name, '/') && find_in(path, name, true));
 }
 
 /* ---- opening ---- */
@@ -145,11 +136,6 @@ static int open_headers(struct config *c, struct tensors *ts, enum weights *w, c
     if (rc)
         tensors_close(ts);
     return rc;
-}
-
-size_t assistant_work_bytes(const struct model *m, size_t n_max)
-{
-    return workspace_bytes(m, ASSISTANT_ROWS, n_max);
 }
 
 static size_t output_bytes(const struct config *c) { return ASSISTANT_ROWS * c->backbone * sizeof(float); }

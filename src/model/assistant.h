@@ -33,8 +33,6 @@ int  assistant_check(const char *place, const struct model *m, bool int8, size_t
  * bits are read as Q8_0. Only with host_memory. */
 int  assistant_open(struct draft_model *t, const char *place, const struct model *m, bool int8,
                     struct err *e);
-/* The bytes that passes over caches of n_max positions need (draft_model_reserve with ASSISTANT_ROWS). */
-size_t assistant_work_bytes(const struct model *m, size_t n_max);
 /* Writes the input of a row, [2 * hidden of m]: the embedding of its token, and h. */
 void assistant_input(const struct model *m, int32_t token, const float *h, float *input);
 /* One pass: each sequence has the cache of a text (kv), `reads`, and its inputs as `state`. 0, or -1 where a

@@ -7,6 +7,11 @@ int get_value(const struct json *in, const char *key, struct json *v, struct err
     return found == 1 && js_kind(v) == JS_NULL ? 0 : found;
 }
 
+int need_object(const struct json *v, struct err *e)
+{
+    return js_kind(v) == JS_OBJECT ? 0 : js_bad(v, e, "allowed is an object");
+}
+
 int get_size(const struct json *in, const char *key, size_t missing, enum null null, size_t hi,
                     size_t *x, struct err *e)
 {

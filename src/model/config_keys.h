@@ -6,6 +6,8 @@
 static inline bool is_null(const struct json *v) { return js_kind(v) == JS_NULL; }
 /* 1: *v exists and is not null. 0: missing, or null. */
 int get_value(const struct json *in, const char *key, struct json *v, struct err *e);
+/* 0, or -1 for a value that is no object. */
+int need_object(const struct json *v, struct err *e);
 /* These return 0 or -1: a whole number from 1 to hi; a number from lo to hi, where null counts as missing;
  * true or false. */
 enum null { NULL_REFUSED, NULL_MISSING };

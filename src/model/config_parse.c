@@ -119,8 +119,8 @@ static const struct family *find_text(const struct json *root, struct json *text
         err_set(e, ERR_INPUT, "%s: text_config is missing", root->file);
     if (found <= 0)
         return found < 0 || wrapped ? NULL : f;
-    if (js_kind(text) != JS_OBJECT)
-        return js_bad(text, e, "allowed is an object"), NULL;
+    if (need_object(text, e))
+        return NULL;
     found = get_value(text, "model_type", &type, e);
     return found > 0 ? find_in_wrapper(f, &type, e) : found < 0 ? NULL : f;
 }
@@ -315,10 +315,8 @@ int config_parse(struct config *c, const char *file, const char *json, size_t n,
     struct json root, text;
     bool has_eos = false, tied = false;
     *c = (struct config){ .bos = -1 };
-    if (js_check(&root, file, json, n, e))
+    if (js_check(&root, file, json, n, e) || need_object(&root, e))
         return -1;
-    if (js_kind(&root) != JS_OBJECT)
-        return js_bad(&root, e, "allowed is an object");
     const struct family *f = find_text(&root, &text, e);
     if (!f)
         return -1;
@@ -336,11 +334,8 @@ int config_parse(struct config *c, const char *file, const char *json, size_t n,
     if (generation) {
         struct json gen;
         c->has_generation_config = true;
-        if (js_check(&gen, gen_file, generation, gen_n, e))
-            return -1;
-        if (js_kind(&gen) != JS_OBJECT)
-            return js_bad(&gen, e, "allowed is an object");
-        if (read_ids(c, &gen, &has_eos, e) || read_generation(c, &gen, e))
+        if (js_check(&gen, gen_file, generation, gen_n, e) || need_object(&gen, e) ||
+            read_ids(c, &gen, &has_eos, e) || read_generation(c, &gen, e))
             return -1;
         has_bos |= js_get(&gen, "bos_token_id", &(struct json){ 0 }, e);
     }

@@ -90,9 +90,8 @@ static const char *lacks_of(const struct device *dev, const struct config *c)
 static int check_support(const struct device *dev, const struct device_choice_model *m, struct err *e)
 {
     if (m->compute == DT_F32 && !dev->compute_f32)
-        return err_set(e, ERR_INPUT,
-                       "%s: --compute f32 is not supported on this device; --device cpu supports it",
-                       dev->name);
+        return err_set(e, ERR_INPUT, "%s: --compute f32 is not supported on this device; --device cpu "
+                       "supports it", dev->name);
     if (m->kv != DT_OTHER && m->kv != dev->kv_type)
         return err_set(e, ERR_INPUT,
                        "%s: --kv-dtype %s is not supported on this device (auto and %s are); --device cpu "
@@ -104,13 +103,11 @@ static int check_support(const struct device *dev, const struct device_choice_mo
                        "supports them", dev->name, t->stored_name, t->dtype_name);
     const char *lacks = lacks_of(dev, m->config);
     if (lacks)
-        return err_set(e, ERR_INPUT,
-                       "%s: %s (%s) are not supported on this device; --device cpu supports them", dev->name,
-                       lacks, m->config->model_type);
+        return err_set(e, ERR_INPUT, "%s: %s (%s) are not supported on this device; --device cpu supports "
+                       "them", dev->name, lacks, m->config->model_type);
     if (!dev->head_dim(dev, m->config->head_dim))
-        return err_set(e, ERR_INPUT,
-                       "%s: heads of %zu dimensions are not supported on this device; --device cpu supports "
-                       "them", dev->name, m->config->head_dim);
+        return err_set(e, ERR_INPUT, "%s: heads of %zu dimensions are not supported on this device; --device "
+                       "cpu supports them", dev->name, m->config->head_dim);
     return 0;
 }
 
@@ -126,9 +123,8 @@ static void tell(const char *word, const char *device, const char *why)
     pthread_mutex_lock(&one);
     snprintf(line, sizeof line, "--device %s is %s: %s", word, device, why);
     if (tells_ && strcmp(line, said))
-        notice(in_json_, (struct row[]){ NOTICE_TEXT("phase", "device"),
-                                                   NOTICE_TEXT("device", device),
-                                                   NOTICE_TEXT("because", why), NOTICE_END }, "%s", line);
+        notice(in_json_, (struct row[]){ NOTICE_TEXT("phase", "device"), NOTICE_TEXT("device", device),
+                                         NOTICE_TEXT("because", why), NOTICE_END }, "%s", line);
     strcpy(said, line);
     pthread_mutex_unlock(&one);
 }

@@ -13,13 +13,7 @@
 
 static const size_t FILE_BYTES_MAX = (size_t)1 << 30;
 
-static void add_u64(struct sha256 *h, uint64_t v)
-{
-    uint8_t b[8];
-    for (int i = 0; i < 8; i++)
-        b[i] = (uint8_t)(v >> 8 * i);
-    sha256_add(h, b, sizeof b);
-}
+static void add_u64(struct sha256 *h, uint64_t v) { sha256_add(h, &v, sizeof v); }
 
 /* Adds the digest of data; NULL: zeros. */
 static void add_digest(struct sha256 *h, const void *data, size_t n)

@@ -169,16 +169,21 @@ int drafter_fits(const struct tensors *ts, const char *what, bool same, const st
 
 /* ---- reading ---- */
 
+/* The name of tensor i of the heads that `prefix` begins. */
+enum { NAME_BYTES = 96 };
+static const char *name_of(char name[NAME_BYTES], const char *prefix, size_t i)
+{
+    snprintf(name, NAME_BYTES, "%s%zu.%s", prefix, i / PARTS, parts[i % PARTS]);
+    return name;
+}
+
 /* Counts the heads whose tensors begin with `prefix`, from 0 without a gap. Any other tensor with that
  * prefix is an error. */
 static int count_heads(const struct tensors *ts, const char *prefix, size_t *n, struct err *e)
 {
-    char name[96];
-    for (*n = 0; *n <= HEADS_MAX; ++*n) {
-        snprintf(name, sizeof name, "%s%zu.%s", prefix, *n, parts[0]);
-        if (!tensors_find(ts, name))
-            break;
-    }
+    char name[NAME_BYTES];
+    for (*n = 0; *n <= HEADS_MAX && tensors_find(ts, name_of(name, prefix, *n * PARTS));)
+        ++*n;
     if (*n > HEADS_MAX)
         return err_set(e, ERR_INPUT, "%s: more than %d heads, at most that many are allowed", ts->path[0],
                        HEADS_MAX);
@@ -187,10 +192,8 @@ static int count_heads(const struct tensors *ts, const char *prefix, size_t *n, 
         bool known = false;
         if (strncmp(t->name, prefix, strlen(prefix)))
             continue;
-        for (size_t k = 0; k < *n * PARTS && !known; k++) {
-            snprintf(name, sizeof name, "%s%zu.%s", prefix, k / PARTS, parts[k % PARTS]);
-            known = strcmp(t->name, name) == 0;
-        }
+        for (size_t k = 0; k < *n * PARTS && !known; k++)
+            known = strcmp(t->name, name_of(name, prefix, k)) == 0;
         if (!known)
             return err_set(e, ERR_INPUT,
                            "%s: tensor \"%.200s\" is not part of a head: allowed are %sK.linear.weight, "
@@ -230,19 +233,16 @@ static int read_heads(struct heads *h, const struct tensors *ts, const char *pre
                       struct err *e)
 {
     const size_t d = m->config.hidden;
-    const struct tensor *t[HEADS_MAX][PARTS];
+    const struct tensor *t[HEADS_MAX * PARTS];
     struct device *dev = m->dev;
-    for (size_t k = 0; k < h->n; k++)
-        for (size_t i = 0; i < PARTS; i++) {
-            char name[96];
-            snprintf(name, sizeof name, "%s%zu.%s", prefix, k, parts[i]);
-            if (!(t[k][i] = tensors_need(ts, name, d, i ? 0 : d, e)))
-                return -1;
-        }
+    char name[NAME_BYTES];
+    for (size_t i = 0; i < h->n * PARTS; i++)
+        if (!(t[i] = tensors_need(ts, name_of(name, prefix, i), d, i % PARTS ? 0 : d, e)))
+            return -1;
     if (!m->mem)
         return 0;
     for (size_t k = 0; k < h->n; k++) {
-        h->head[k].w = (struct mat){ dev->mat_type(dev, t[k][0]->dtype, m->compute), d, d, NULL };
+        h->head[k].w = (struct mat){ dev->mat_type(dev, t[k * PARTS]->dtype, m->compute), d, d, NULL };
         h->mem_bytes += head_bytes(m, h->head[k].w.type);
     }
     h->dev = dev;
@@ -252,7 +252,7 @@ static int read_heads(struct heads *h, const struct tensors *ts, const char *pre
                                        h->mem_bytes + 2 * PANEL * d * sizeof *x);
     char *at = h->mem;
     for (size_t i = 0; i < h->n * PARTS && rc == 0; i++) {
-        const struct tensor *from = t[i / PARTS][i % PARTS];
+        const struct tensor *from = t[i];
         struct mat *w = &h->head[i / PARTS].w;
         float **norm = i % PARTS == 1 ? &h->head[i / PARTS].norm_in : &h->head[i / PARTS].norm_out;
         if (i % PARTS == 0)
@@ -338,14 +338,13 @@ int heads_check(const char *path, const struct model *m, struct err *e)
 
 bool heads_present(const char *dir)
 {
-    char path[4200], name[96];
+    char path[4200], name[NAME_BYTES];
     if (model_is_file(dir))
         return false;
     snprintf(path, sizeof path, "%s/" HEADS_FILE, dir);
     if (access(path, F_OK) == 0)
         return true;
-    snprintf(name, sizeof name, "%s0.%s", INSIDE, parts[0]);
-    return tensors_have(dir, name);
+    return tensors_have(dir, name_of(name, INSIDE, 0));
 }
 
 void heads_close(struct heads *h)

@@ -55,6 +55,30 @@ static void add_fit(struct model_fits *f, const char *path, const char *where)
 
 /* ---- folders ---- */
 
+/* What a folder holds, in the order of names, without hidden files:
+ *     for (struct entries x = entries_of(folder); next_entry(&x, path);)          path: of the entry */
+struct entries { const char *folder; struct dirent **list; int n, i; };
+
+static struct entries entries_of(const char *folder)
+{
+    struct entries x = { .folder = folder };
+    x.n = scandir(folder, &x.list, NULL, alphasort);
+    return x;
+}
+
+static bool next_entry(struct entries *x, char path[PATH_BYTES])
+{
+    bool found = false;
+    while (!found && x->i < x->n) {
+        const char *name = x->list[x->i]->d_name;
+        found = *name != '.' && path_of(path, "%s/%s", x->folder, name);
+        free(x->list[x->i++]);
+    }
+    if (!found && x->n >= 0)
+        free(x->list);
+    return found;
+}
+
 static bool has_safetensors(const char *dir)
 {
     char path[PATH_BYTES];
@@ -90,21 +114,14 @@ static void add_ggufs(struct model_fits *f, const char *dir, const char *where, 
                       const char *quant, int depth)
 {
     char path[PATH_BYTES];
-    struct dirent **list;
-    const int n = scandir(dir, &list, NULL, alphasort);
-    for (int i = 0; i < n; i++) {
-        const char *name = list[i]->d_name;
-        if (*name != '.' && path_of(path, "%s/%s", dir, name)) {
-            if (depth && is_dir(path))
-                add_ggufs(f, path, where, prefix, quant, depth - 1);
-            else if (is_gguf_model(name) && strncmp(name, prefix, strlen(prefix)) == 0 &&
-                     has_word(path + strlen(where), quant))
-                add_fit(f, path, where);
-        }
-        free(list[i]);
+    for (struct entries x = entries_of(dir); next_entry(&x, path);) {
+        const char *name = path + strlen(dir) + 1;
+        if (depth && is_dir(path))
+            add_ggufs(f, path, where, prefix, quant, depth - 1);
+        else if (is_gguf_model(name) && strncmp(name, prefix, strlen(prefix)) == 0 &&
+                 has_word(path + strlen(where), quant))
+            add_fit(f, path, where);
     }
-    if (n >= 0)
-        free(list);
 }
 
 static void add_folder(struct model_fits *f, const char *dir, const char *where, const char *quant)
@@ -119,19 +136,11 @@ static void add_folder(struct model_fits *f, const char *dir, const char *where,
 static void add_snapshots(struct model_fits *f, const char *folder, const char *quant, bool model)
 {
     char path[PATH_BYTES];
-    struct dirent **list;
-    const int n = scandir(folder, &list, NULL, alphasort);
-    for (int i = 0; i < n; i++) {
-        if (*list[i]->d_name != '.' && path_of(path, "%s/%s", folder, list[i]->d_name) && is_dir(path)) {
-            if (model)
-                add_folder(f, path, folder, quant);
-            else
-                add_fit(f, path, folder);
-        }
-        free(list[i]);
-    }
-    if (n >= 0)
-        free(list);
+    for (struct entries x = entries_of(folder); next_entry(&x, path);)
+        if (is_dir(path) && model)
+            add_folder(f, path, folder, quant);
+        else if (is_dir(path))
+            add_fit(f, path, folder);
 }
 
 /* The folder of one repository in the hub cache. A snapshot without weights fits if no other does: the reader
@@ -242,22 +251,15 @@ static int search_ollama(struct model_fits *f, const char *cache, const struct w
     const char *slash = strchr(w->name, '/');
     const char *host = !slash ? "registry.ollama.ai/library/" : strchr(slash + 1, '/') ? "" :
                        "registry.ollama.ai/";
-    struct dirent **list;
     if (!path_of(folder, "%s/manifests/%s%s", cache, host, w->name) ||
         !path_of(path, "%s/%s", folder, *w->quant ? w->quant : "latest"))
         return 0;
-    if (access(path, F_OK) == 0) {
+    if (access(path, F_OK) == 0)
         add_fit(f, path, folder);
-    } else if (!*w->quant) {
-        const int n = scandir(folder, &list, NULL, alphasort);
-        for (int i = 0; i < n; i++) {
-            if (*list[i]->d_name != '.' && path_of(path, "%s/%s", folder, list[i]->d_name) && !is_dir(path))
+    else if (!*w->quant)
+        for (struct entries x = entries_of(folder); next_entry(&x, path);)
+            if (!is_dir(path))
                 add_fit(f, path, folder);
-            free(list[i]);
-        }
-        if (n >= 0)
-            free(list);
-    }
     return f->n == 1 ? follow_manifest(f->path, cache, e) : 0;
 }
 
@@ -308,26 +310,19 @@ int model_fits_caches(struct model_fits *f, const char *name, char searched[600]
 static bool find_manifest(char *out, size_t size, const char *dir, size_t skip, const char *digest, int depth)
 {
     char path[PATH_BYTES], *text;
-    struct dirent **list;
     struct err ignored;
     bool found = false;
-    size_t n_text;
-    const int n = scandir(dir, &list, NULL, alphasort);
-    for (int i = 0; i < n; i++) {
-        if (!found && *list[i]->d_name != '.' && path_of(path, "%s/%s", dir, list[i]->d_name)) {
-            if (is_dir(path)) {
-                found = depth > 0 && find_manifest(out, size, path, skip, digest, depth - 1);
-            } else if (file_read(&text, &n_text, path, 1 << 20, &ignored) == 0) {
-                found = strstr(text, digest) != NULL;
-                free(text);
-                if (found)
-                    snprintf(out, size, "%s", path + skip);
-            }
+    size_t n;
+    for (struct entries x = entries_of(dir); next_entry(&x, path);) {
+        if (!found && is_dir(path)) {
+            found = depth > 0 && find_manifest(out, size, path, skip, digest, depth - 1);
+        } else if (!found && file_read(&text, &n, path, 1 << 20, &ignored) == 0) {
+            found = strstr(text, digest) != NULL;
+            free(text);
+            if (found)
+                snprintf(out, size, "%s", path + skip);
         }
-        free(list[i]);
     }
-    if (n >= 0)
-        free(list);
     return found;
 }
 

@@ -282,12 +282,10 @@ int tensors_parse(struct tensors *ts, const char *file, const char *json, size_t
  * kind of file, then its text. The caller frees *json. */
 static int header_read(int fd, const char *path, size_t size, char **json, size_t *n, struct err *e)
 {
-    unsigned char b[8];
-    if (read_at(fd, path, b, 0, 8, e))
+    unsigned char b[sizeof *n];
+    if (read_at(fd, path, b, 0, sizeof b, e))
         return -1;
-    *n = 0;
-    for (int i = 7; i >= 0; i--)
-        *n = *n << 8 | b[i];
+    memcpy(n, b, sizeof b);
     if (memcmp(b, "version ", 8) == 0)
         return err_set(e, ERR_INPUT,
                        "%s: a Git LFS pointer, not the model itself; fetch the file (git lfs pull)", path);

@@ -58,10 +58,7 @@ int safetensors_write(const char *path, const struct tensor_out *t, size_t n, co
     const bool written = f && stream_end(f) == 0;
     int rc;
     if (data && written) {
-        unsigned char length[8];
         char *to = data;
-        for (int i = 0; i < 8; i++)
-            length[i] = (unsigned char)(size >> 8 * i);
         for (size_t i = 0; i < n; to += bytes_of(&t[i++]))
             for (size_t j = 0; j < elements(&t[i]); j++)
                 if (t[i].ids)            /* the place may be odd */
@@ -70,7 +67,7 @@ int safetensors_write(const char *path, const struct tensor_out *t, size_t n, co
                     ((uint16_t *)(void *)to)[j] = f32_to_bf16(t[i].data[j]);
                 else
                     ((float *)(void *)to)[j] = t[i].data[j];
-        const struct slice part[] = { { length, 8 }, { header, size }, { data, total } };
+        const struct slice part[] = { { &size, sizeof size }, { header, size }, { data, total } };
         rc = file_write(path, part, 3, e);
     } else {
         rc = err_set(e, ERR_FAILED, "%s: out of memory", path);

@@ -11,7 +11,7 @@ static const char experts[] = ".experts.";
 
 struct viewing {
     struct tensors *ts; const struct config *c;
-    struct tensor *out; size_t n, room;  /* the new list */
+    struct tensor *out; size_t n;        /* the new list */
     char *names; size_t names_left;
     struct err *e;
 };
@@ -22,13 +22,10 @@ static struct tensor *keep(struct viewing *v, const struct tensor *t)
     if (v->n == TENSORS_MAX)
         return err_set(v->e, ERR_INPUT, "%s: more than %d tensors, at most that many are allowed",
                        v->ts->path[t->shard], TENSORS_MAX), NULL;
-    if (v->n == v->room) {
-        v->room = 2 * v->room + v->ts->n + 16;
-        struct tensor *out = realloc(v->out, v->room * sizeof *out);
-        if (!out)
-            return err_set(v->e, ERR_FAILED, "out of memory for %zu tensors", v->room), NULL;
-        v->out = out;
-    }
+    struct tensor *out = mem_grow(v->out, v->n, sizeof *out);
+    if (!out)
+        return err_set(v->e, ERR_FAILED, "out of memory for %zu tensors", v->n + 1), NULL;
+    v->out = out;
     v->out[v->n] = *t;
     return &v->out[v->n++];
 }
@@ -109,8 +106,8 @@ static const char *const renamed[][2] = { { ".block_sparse_moe.", ".mlp." }, { "
                                              { ".w3.", ".up_proj." } };
 
 /* Tensors of all experts of a layer: what follows ".experts." in their names, and what the parts of their
- * rows become. Dealt ones are those of gpt-oss as published, whose parts take their rows in turn: `blocks` has
- * the weights of a matrix, the others have biases. GGUF files have the last three, under these names. */
+ * rows become. Dealt ones are those of gpt-oss as published, whose parts take their rows in turn: `blocks`
+ * has the weights of a matrix, the others have biases. GGUF files have the last three, under these names. */
 static const struct fused {
     const char *name; size_t parts; const char *part[2]; bool dealt, blocks;
 } fused[] = {
@@ -198,8 +195,8 @@ static int check_fused(const struct tensors *ts, const struct tensor *t, const s
     if (t->n_dims == (bias ? 2 : 3) && t->dim[0] && t->dim[0] <= EXPERTS_MAX && t->dim[1] &&
         t->dim[1] % f->parts == 0)
         return 0;
-    return tensor_bad(ts, t, e, " has %zu dimensions, the first of %zu, the second of %zu; needed are 3: up to "
-                      "%d experts, %srows, columns", t->n_dims, t->n_dims ? t->dim[0] : 0,
+    return tensor_bad(ts, t, e, " has %zu dimensions, the first of %zu, the second of %zu; needed are 3: up "
+                      "to %d experts, %srows, columns", t->n_dims, t->n_dims ? t->dim[0] : 0,
                       t->n_dims > 1 ? t->dim[1] : 0, EXPERTS_MAX, f->parts > 1 ? "an even number of " : "");
 }
 

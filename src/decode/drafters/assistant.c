@@ -36,7 +36,7 @@ static void assistant_plan(struct memory_plan *plan, const struct decode_setup *
 {
     const struct draft_model *t = set->weights[DRAFTER_ASSISTANT];
     /* texts share one; that of m is about as large */
-    const size_t work = t && t->n_max >= n_max ? 0 : assistant_work_bytes(t ? &t->own : m, n_max);
+    const size_t work = t && t->n_max >= n_max ? 0 : workspace_bytes(t ? &t->own : m, ASSISTANT_ROWS, n_max);
     memory_plan_add(plan, "assistant's buffers",
                     work + assistant_memory(set, m, n_max).floats * sizeof(float));
 }

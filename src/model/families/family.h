@@ -73,7 +73,7 @@ void write_float(struct json_writer *w, const char *key, double x);
 /* One key of a GGUF file: ARCH.NAME. The getters are those of gguf.h; need_uint: from 1, and must exist. */
 const char *gguf_key(char key[KEY_BYTES], const struct family *f, const char *name);
 #define KEY(m, name) gguf_key((char[KEY_BYTES]){ 0 }, (m)->f, name)
-/* Errors of `read` and `get`: "FILE: <what>", and "FILE: ARCH.NAME: <what>". what: a format and its values. */
+/* Errors of `read` and `get`: "FILE: <what>", and "FILE: ARCH.NAME: <what>". what: a format and values. */
 #define read_bad(r, ...) (err_set((r)->e, ERR_INPUT, __VA_ARGS__), err_while((r)->e, "%s", (r)->root->file))
 #define get_bad(m, name, ...) gguf_bad((m)->g, KEY(m, name), (m)->e, __VA_ARGS__)
 int read_uint(const struct getting *m, const char *name, size_t layers, size_t lo, size_t hi, size_t *x);

@@ -208,8 +208,8 @@ static int get_count(const struct reading *r, const char *key, size_t hi, size_t
 static int read_each(struct config *c, const struct json *all, struct err *e)
 {
     struct json key, v, name, x;
-    if (js_kind(all) != JS_OBJECT)
-        return js_bad(all, e, "allowed is an object");
+    if (need_object(all, e))
+        return -1;
     for (struct js_walk w = js_walk(all); js_next(&w, &key, &v);) {
         char number[24] = "0";
         size_t l = 0;
@@ -217,8 +217,8 @@ static int read_each(struct config *c, const struct json *all, struct err *e)
             snprintf(number, sizeof number, "%zu", ++l);
         if (l == c->n_layers)
             return js_bad(&key, e, "allowed are the numbers of layers, 0 to %zu", c->n_layers - 1);
-        if (js_kind(&v) != JS_OBJECT)
-            return js_bad(&v, e, "allowed is an object");
+        if (need_object(&v, e))
+            return -1;
         for (struct js_walk in = js_walk(&v); js_next(&in, &name, &x);)
             if (!js_is(&name, "head_dim") && !js_is(&name, "num_key_value_heads"))
                 return js_bad(&name, e, "allowed in per_layer_config are head_dim and num_key_value_heads");

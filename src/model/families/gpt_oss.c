@@ -6,10 +6,8 @@ static int read_clamped(const struct reading *r)
     struct config *c = r->c;
     struct json v;
     int found = get_value(r->root, "quantization_config", &v, r->e);
-    if (found > 0 && js_kind(&v) != JS_OBJECT)
-        return js_bad(&v, r->e, "allowed is an object");
     if (found > 0)
-        found = read_word(&v, "quant_method", "mxfp4", r->e);
+        found = need_object(&v, r->e) ? -1 : read_word(&v, "quant_method", "mxfp4", r->e);
     c->experts_bias = true;
     return found < 0 || get_real(r->root, "swiglu_alpha", 1.702, 1e-3, 1e3, &c->swiglu_alpha, r->e) ||
                    get_real(r->root, "swiglu_limit", 7, 1e-3, 1e6, &c->swiglu_limit, r->e)

@@ -3,21 +3,8 @@
 
 #include "src/model/families/family.h"
 
-static const struct missing qwen_missing[] = {
-    { "vocab_size", 151936 }, { "intermediate_size", 22016 }, { "num_key_value_heads", 32 },
-    { "max_position_embeddings", 32768 }, { 0 }
-}, qwen3_missing[] = {
-    { "vocab_size", 151936 }, { "intermediate_size", 22016 }, { "num_key_value_heads", 32 },
-    { "head_dim", 128 }, { "max_position_embeddings", 32768 }, { 0 }
-}, qwen2_moe_missing[] = {
-    { "vocab_size", 151936 }, { "hidden_size", 2048 }, { "intermediate_size", 5632 },
-    { "num_hidden_layers", 24 }, { "num_attention_heads", 16 }, { "num_key_value_heads", 16 },
-    { "max_position_embeddings", 32768 }, { "num_local_experts", 60 }, { "num_experts_per_tok", 4 },
-    { "moe_intermediate_size", 1408 }, { 0 }
-}, qwen3_moe_missing[] = {
-    { "vocab_size", 151936 }, { "hidden_size", 2048 }, { "intermediate_size", 6144 },
-    { "num_hidden_layers", 24 }, { "num_key_value_heads", 4 }, { "max_position_embeddings", 32768 }, { 0 }
-};
+#define QWEN_MISSING(...)                                                                                   \
+    MISSING({ "vocab_size", 151936 }, { "max_position_embeddings", 32768 }, __VA_ARGS__)
 
 /* Windows are in the layers from max_window_layers on; of Qwen2-MoE in every other layer before it. */
 static int first_rule(const struct reading *r, bool windowed[])
@@ -36,11 +23,13 @@ static int first_rule(const struct reading *r, bool windowed[])
 
 const struct family family_qwen2 = {
     .type = "qwen2", .names = LIST("Qwen2ForCausalLM"), .gguf = "qwen2",
-    .missing = qwen_missing, .qkv_bias = true, QWEN_WINDOWS,
+    .missing = QWEN_MISSING({ "intermediate_size", 22016 }, { "num_key_value_heads", 32 }),
+    .qkv_bias = true, QWEN_WINDOWS,
 }, family_qwen3 = {
     .type = "qwen3", .names = LIST("Qwen3ForCausalLM"), .gguf = "qwen3",
-    .missing = qwen3_missing, .layer = { .qk_norm = QK_NORM }, .attention_bias = true,
-    QWEN_WINDOWS,
+    .missing = QWEN_MISSING({ "intermediate_size", 22016 }, { "num_key_value_heads", 32 },
+                            { "head_dim", 128 }),
+    .layer = { .qk_norm = QK_NORM }, .attention_bias = true, QWEN_WINDOWS,
 };
 
 /* ---- experts ---- */
@@ -97,12 +86,17 @@ const struct family family_qwen2_moe = {
     .type = "qwen2_moe", .names = LIST("Qwen2MoeForCausalLM"), .gguf = "qwen2moe",
     .section = { [OF_EXPERTS] = SECTION(qwen2_moe_keys, read_some_experts, get_qwen_experts, NULL,
                                         put_qwen_experts) },
-    .missing = qwen2_moe_missing, .qkv_bias = true, .qkv_bias_key = true, .experts = true,
-    QWEN_WINDOWS,
+    .missing = QWEN_MISSING({ "hidden_size", 2048 }, { "intermediate_size", 5632 },
+                            { "num_hidden_layers", 24 }, { "num_attention_heads", 16 },
+                            { "num_key_value_heads", 16 }, { "num_local_experts", 60 },
+                            { "num_experts_per_tok", 4 }, { "moe_intermediate_size", 1408 }),
+    .qkv_bias = true, .qkv_bias_key = true, .experts = true, QWEN_WINDOWS,
 }, family_qwen3_moe = {
     .type = "qwen3_moe", .names = LIST("Qwen3MoeForCausalLM"), .gguf = "qwen3moe",
     .section = { [OF_EXPERTS] = SECTION(qwen3_moe_keys, read_some_experts, get_qwen_experts, NULL,
                                         put_qwen_experts) },
-    .missing = qwen3_moe_missing, .layer = { .qk_norm = QK_NORM }, .attention_bias = true, .experts = true,
+    .missing = QWEN_MISSING({ "hidden_size", 2048 }, { "intermediate_size", 6144 },
+                            { "num_hidden_layers", 24 }, { "num_key_value_heads", 4 }),
+    .layer = { .qk_norm = QK_NORM }, .attention_bias = true, .experts = true,
     .windows = { WINDOW_SWITCHED, 4096 },
 };

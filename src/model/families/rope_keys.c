@@ -165,8 +165,8 @@ static int read_scaling(const struct reading *in, const struct json *dict)
 static int read_sliding(struct config *c, const struct json *v, struct err *e)
 {
     struct json key, x;
-    if (js_kind(v) != JS_OBJECT)
-        return js_bad(v, e, "allowed is an object");
+    if (need_object(v, e))
+        return -1;
     for (struct js_walk w = js_walk(v); js_next(&w, &key, &x);) {
         if (js_is(&key, "rope_type") ? !js_is(&x, "default") : !js_is(&key, "rope_theta"))
             return js_bad(js_is(&key, "rope_type") ? &x : &key, e,
@@ -189,8 +189,8 @@ static int read_local_rope(const struct reading *r, struct json *dict, bool old,
         return 0;
     *found = 0;
     *dict = *r->root;
-    if (js_kind(&all) != JS_OBJECT)
-        return js_bad(&all, r->e, "allowed is an object");
+    if (need_object(&all, r->e))
+        return -1;
     for (struct js_walk w = js_walk(&all); js_next(&w, &key, &v);) {
         const bool full = js_is(&key, "full_attention");
         if (!full && !js_is(&key, "sliding_attention"))
@@ -239,13 +239,9 @@ int read_rope(const struct reading *in)
         found = get_value(in->root, "rope_parameters", &dict, e);
     if (found < 0 || (in->f->local && read_local_rope(in, &dict, old, &found)))
         return -1;
-    if (found) {
-        if (js_kind(&dict) != JS_OBJECT)
-            return js_bad(&dict, e, "allowed is an object");
-        if (read_rope_type(in, &dict) || read_rope_keys(in, &dict) ||
-            get_real(&dict, "rope_theta", r->theta, 1, 1e30, &r->theta, e) || read_scaling(in, &dict))
-            return -1;
-    }
+    if (found && (need_object(&dict, e) || read_rope_type(in, &dict) || read_rope_keys(in, &dict) ||
+                  get_real(&dict, "rope_theta", r->theta, 1, 1e30, &r->theta, e) || read_scaling(in, &dict)))
+        return -1;
     if (read_rotary(in, found ? &dict : in->root) || (in->f->rope && in->f->rope(in, found ? &dict : NULL)))
         return -1;
     if (r->type == ROPE_YARN && r->theta <= 1)
