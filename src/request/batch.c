@@ -182,17 +182,13 @@ static int refuse_later(struct request *r, const char *dir, const char *template
 /* A copy of a text that lives only as long as its line. */
 static bool keep_text(const char **text) { return !*text || (*text = strdup(*text)); }
 
-/* Adds a job to those of the batch, which have room for a power of two. NULL: no memory. */
+/* Adds a job to those of the batch. NULL: no memory. */
 static struct job_spec *add_spec(struct batch *b, struct job_spec j)
 {
-    const size_t n = b->n;
-    struct job_spec *v = n && (n < 256 || n & (n - 1)) ? b->spec
-                                                      : realloc(b->spec, MAX(2 * n, 256) * sizeof *v);
-    if (!v)
+    if (!array_grow(&b->spec, b->n, sizeof j))
         return NULL;
-    b->spec = v;
-    v[b->n++] = j;
-    return &v[n];
+    b->spec[b->n] = j;
+    return &b->spec[b->n++];
 }
 
 /* Adds the samples of a request to the jobs of the batch. The first one owns their texts (job_spec_free). */
