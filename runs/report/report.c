@@ -3,7 +3,6 @@
  * Groups and labels are in report_group.c. */
 #include "runs/report/report.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

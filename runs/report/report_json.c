@@ -1,5 +1,4 @@
 /* report --json and --csv. Start at report_json and report_csv. */
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,6 @@
 #include "runs/store/chunk.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
 
 enum { ID_BYTES_MAX = 5 };               /* of a 32-bit number in LEB128 */

@@ -6,7 +6,6 @@
 #include "runs/store/store_db.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -3,7 +3,6 @@
  * Owns the table request. Start at store_submit_requests. */
 #include "runs/store/store_db.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,7 +6,6 @@
 #include "runs/store/store_db.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,7 +4,6 @@
 #include "runs/work/snapshot_policy.h"
 #include "src/base/stopping.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 
 static const double FIRST_RATE = 400e6;      /* bytes per second of CPU time, before the first measurement */

@@ -7,7 +7,6 @@
 #include "src/base/stopping.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
