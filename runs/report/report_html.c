@@ -21,21 +21,20 @@ static void job_title(const struct report *r, char *out, size_t size)
 }
 
 /* Begins a tile: its name, and before <small> what it is about. */
-static void tile(FILE *f, const char *name) { fprintf(f, "<div class=\"tile\"><span>%s</span><b>", name); }
+#define TILE(name) "<div class=\"tile\"><span>" name "</span><b>"
 
 static void speed_tile(FILE *f, const struct report *r)
 {
     const struct counts *c = &r->sum;
     const double speed = figure(c, "tokens_per_second"), speedup = figure(c, "best_speedup");
-    tile(f, isfinite(speedup) ? "Speedup" : "Speed");
     if (report_is_estimate(r))
-        page_format(f, "@2&times;</b><small>estimated, against one token at a time; @1 tokens/s", speedup,
-                    speed);
+        page_format(f, TILE("Speedup") "@2&times;</b><small>estimated, against one token at a time; "
+                    "@1 tokens/s", speedup, speed);
     else if (isfinite(speedup))
-        page_format(f, "@2&times;</b><small>against job @0, one token at a time; @1 tokens/s", speedup,
-                    (double)r->plain, speed);
+        page_format(f, TILE("Speedup") "@2&times;</b><small>against job @0, one token at a time; "
+                    "@1 tokens/s", speedup, (double)r->plain, speed);
     else
-        page_format(f, "@1</b><small>tokens/s; @2 tokens per verification pass", speed,
+        page_format(f, TILE("Speed") "@1</b><small>tokens/s; @2 tokens per verification pass", speed,
                     figure(c, "mean_acceptance_length"));
     if (!isfinite(speedup) && !ran_alone(c))
         page_format(f, "; other jobs in @0 % of the passes, so no speedup; all jobs @1 tokens/s",
@@ -46,9 +45,7 @@ static void speed_tile(FILE *f, const struct report *r)
 static void tiles(FILE *f, const struct report *r)
 {
     const struct job *j = r->job;
-    fputs("<div class=\"tiles\">", f);
-    tile(f, "Length");
-    page_format(f, "@c</b><small>tokens", (double)j->tokens);
+    page_format(f, "<div class=\"tiles\">" TILE("Length") "@c</b><small>tokens", (double)j->tokens);
     if (j->tokens != j->wanted)
         page_format(f, " of @c", (double)j->wanted);
     if (r->given)
@@ -56,26 +53,22 @@ static void tiles(FILE *f, const struct report *r)
     if (r->has_words)
         page_format(f, "; @c words", (double)r->n_words);
     fputs("</small></div>", f);
-    tile(f, "Time");
-    page_format(f, "@d</b><small>writing, after a prefill of @d", r->sum.seconds, r->sum.prefill_seconds);
+    page_format(f, TILE("Time") "@d</b><small>writing, after a prefill of @d", r->sum.seconds,
+                r->sum.prefill_seconds);
     page_format(f, j->resumes ? "; resumed @0&times;</small></div>" : "</small></div>", (double)j->resumes);
     speed_tile(f, r);
-    tile(f, "Ended by");
-    page_format(f, "@t</b><small>@t</small></div>",
+    page_format(f, TILE("Ended by") "@t</b><small>@t</small></div>",
                 j->finish_reason ? j->finish_reason : job_state_name(j->state),
                 j->stop_reason     ? j->stop_reason
                 : j->finish_reason ? job_state_name(j->state) : "not finished");
-    tile(f, "Repetition");
     if (r->n_repetitions)
-        page_format(f, "@0 found</b><small>from token @c on</small></div>", (double)r->n_repetitions,
-                    (double)r->repetition[0].at.start);
+        page_format(f, TILE("Repetition") "@0 found</b><small>from token @c on</small></div>",
+                    (double)r->n_repetitions, (double)r->repetition[0].at.start);
     else
-        fputs("none</b><small>found by the loop rule</small></div>", f);
-    if (isfinite(r->sum.repeats)) {
-        tile(f, "Repeats");
-        page_format(f, "@1 %</b><small>of the words end eight words that stood shortly before, too"
-                       "</small></div>", 100 * r->sum.repeats);
-    }
+        fputs(TILE("Repetition") "none</b><small>found by the loop rule</small></div>", f);
+    if (isfinite(r->sum.repeats))
+        page_format(f, TILE("Repeats") "@1 %</b><small>of the words end eight words that stood shortly "
+                    "before, too</small></div>", 100 * r->sum.repeats);
     fputs("</div>\n", f);
 }
 
