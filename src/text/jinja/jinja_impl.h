@@ -197,7 +197,10 @@ struct jinja {
 _Noreturn void jj_fail(struct jinja *j, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void *jj_alloc(struct jinja *j, size_t bytes);
 /* A value whose struct is a copy of what[0..size). */
-V jj_box(struct jinja *j, enum jj_kind kind, const void *what, size_t size);
+static inline V jj_box(struct jinja *j, enum jj_kind kind, const void *what, size_t size)
+{
+    return (V){ .kind = kind, .call = memcpy(jj_alloc(j, size), what, size) };
+}
 #define JJ_BOX(j, kind, type, ...) jj_box(j, kind, &(type){ __VA_ARGS__ }, sizeof(type))
 /* The arguments of %.*s for a name in a message. */
 #define JJ_SHOWN(name) (int)MIN((name)->n, 60u), (name)->s

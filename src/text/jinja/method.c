@@ -15,17 +15,13 @@ V jj_view(struct jinja *j, In x)
     return JJ_BOX(j, JJ_VIEW, struct jj_view, x->self.dict, (enum jj_part)x->how);
 }
 V jj_copy(struct jinja *j, In x) { return jj_to_list(j, x->self); }
-static void put_members(struct jinja *j, V to, const struct jj_dict *from)
+static V with_members(struct jinja *j, V to, const struct jj_dict *from)
 {
     for (size_t i = 0; i < from->n; i++)
         jj_set(j, to.dict, from->v[i].key, from->v[i].value);
+    return to;
 }
-static V copy_dict(struct jinja *j, In x)
-{
-    V d = jj_dict(j, JJ_DICT);
-    put_members(j, d, x->self.dict);
-    return d;
-}
+static V copy_dict(struct jinja *j, In x) { return with_members(j, jj_dict(j, JJ_DICT), x->self.dict); }
 static V pop_key(struct jinja *j, In x)
 {
     const V value = jj_or(jj_remove(j, x->self.dict, x->p[0]), x->p[1]);
@@ -249,7 +245,7 @@ static V make_dict(struct jinja *j, In x)
     if (l->n > 1)
         jj_fail(j, "dict takes one value");
     if (l->n && l->v[0].kind == JJ_DICT)
-        put_members(j, d, l->v[0].dict);
+        with_members(j, d, l->v[0].dict);
     else if (l->n)
         for (struct jj_iter *it = jj_walk(j, l->v[0]); jj_next(j, it, &pair);) {
             const V list = jj_to_list(j, pair);
@@ -257,7 +253,7 @@ static V make_dict(struct jinja *j, In x)
                 jj_fail(j, "dict: pairs are needed");
             jj_set(j, d.dict, list.list->v[0], list.list->v[1]);
         }
-    put_members(j, d, &x->a->named);
+    with_members(j, d, &x->a->named);
     for (size_t i = 0; d.kind == JJ_SPACE && i < d.dict->n; i++)
         if (d.dict->v[i].key.kind == JJ_STR && d.dict->v[i].key.s->n && d.dict->v[i].key.s->s[0] == '_')
             jj_fail(j, "an attribute of a namespace cannot begin with an underscore");

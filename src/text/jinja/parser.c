@@ -309,10 +309,11 @@ static struct jj_node *parse_postfix(struct jinja *j, struct jj_node *n)
 /* A filter or a test of n: its name and its arguments. A test may have one argument without brackets. */
 static struct jj_node *parse_builtin(struct jinja *j, enum jj_node_kind kind, struct jj_node *n)
 {
-    struct jj_node *b = valued(j, kind, n, expect_name(j));
+    const V name = expect_name(j);
     const enum jj_token_kind k = now(j)->kind;
     if (is_op(j, '.'))
         jj_fail(j, "no filter or test has a dot in its name");
+    struct jj_node *b = valued(j, kind, n, name);
     if (is_op(j, '(')) {
         parse_args(j, b);
     } else if (kind == N_TEST && ((k >= T_NAME && k <= T_FLOAT) || is_op(j, '[') || is_op(j, '{')) &&

@@ -115,9 +115,12 @@ static struct jj_args arguments(struct jinja *j, struct jj_frame *f, const struc
 {
     struct jj_args a = {0};
     V x;
+    a.list.v = jj_alloc(j, (a.list.cap = n->list.n) * sizeof *a.list.v);
     for (size_t i = 0; i < n->list.n; i++) {
         const struct jj_node *g = n->list.v[i];
         const V v = evaluate(j, f, g);
+        if (g->name.kind == JJ_STR && !a.named.cap)
+            a.named.v = jj_alloc(j, (a.named.cap = n->list.n - i) * sizeof *a.named.v);
         if (g->name.kind == JJ_STR)
             name_argument(j, &a.named, g->name, v);
         else if (g->stars == 0)

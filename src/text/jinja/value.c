@@ -39,11 +39,6 @@ void *jj_alloc(struct jinja *j, size_t bytes)
     return p;
 }
 
-V jj_box(struct jinja *j, enum jj_kind kind, const void *what, size_t size)
-{
-    return (V){ .kind = kind, .call = memcpy(jj_alloc(j, size), what, size) };
-}
-
 void *jj_grow(struct jinja *j, void *v, size_t n, size_t *cap, size_t size)
 {
     if (n < *cap)
