@@ -294,7 +294,7 @@ static size_t parameter(const char *params, const struct jj_str *name)
 {
     size_t i = 0;
     for (const char *p = params; *p; i++) {
-        const size_t n = strcspn(p, " ");
+        const size_t n = (size_t)(strchrnul(p, ' ') - p);
         if (name && n == name->n && !memcmp(p, name->s, n))
             return i;
         p += n + (p[n] == ' ');
