@@ -319,14 +319,18 @@ int folder_sync(const char *folder)
     return rc && (why == EIO || why == ENOSPC || why == EDQUOT) ? -1 : 0;
 }
 
+const char *folder_of(char to[PATH_BYTES], const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    snprintf(to, PATH_BYTES, "%.*s", slash ? (int)(slash - path + 1) : 1, slash ? path : ".");
+    return slash ? slash + 1 : path;
+}
+
 int name_sync(const char *path)
 {
-    char folder[PATH_MAX];
-    snprintf(folder, sizeof folder, "%s", path);
-    char *slash = strrchr(folder, '/');
-    if (slash)
-        slash[slash == folder] = 0;
-    return folder_sync(slash ? folder : ".");
+    char folder[PATH_BYTES];
+    folder_of(folder, path);
+    return folder_sync(folder);
 }
 
 int file_create_beside(char name[PATH_BYTES], const char *path)

@@ -87,6 +87,8 @@ int file_write(const char *path, const struct slice *part, size_t n_parts, struc
  * and errno when the disk fails. Unreadable folders and file systems without this call are ignored. */
 int folder_sync(const char *folder);
 int name_sync(const char *path);                     /* the folder of `path` */
+/* Copies the folder of `path`, with its slash, to `to` and returns the last part of the path. */
+const char *folder_of(char to[PATH_BYTES], const char *path);
 
 /* Closes the stream. Not 0: some of the bytes that were written are lost. */
 int stream_end(FILE *f);

@@ -76,12 +76,6 @@ void progress_clear(struct progress *p)
     p->below = 0;
 }
 
-void progress_stop(struct progress *p)
-{
-    progress_clear(p);
-    p->show = SHOW_NOTHING;
-}
-
 /* The figures since the older mark. */
 struct view { double rate, eta, acceptance; };      /* eta < 0, acceptance 0: not known */
 

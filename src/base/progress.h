@@ -52,5 +52,3 @@ size_t progress_rows(void);                              /* lines of the termina
  * coloured; printed elsewhere. Not for SHOW_JSON. On a terminal `line` may have several lines, separated by
  * newlines; those that do not fit the window's height are left out. */
 void progress_text(struct progress *p, const char *line, size_t head);
-/* Shows nothing more: text and progress would share a terminal. */
-void progress_stop(struct progress *p);

@@ -30,7 +30,8 @@ static void print_notice(const char *task)
         fputc('\n', stderr);                     /* the line already holds ^C, and maybe text or progress */
     notice(as_json,
            (struct row[]){ NOTICE_TEXT("phase", "stopping"), NOTICE_TEXT("waiting_for", task), NOTICE_END },
-           "stopping: waiting for %s; a second Ctrl-C leaves at once, and the job can still be resumed", task);
+           "stopping: waiting for %s; a second Ctrl-C leaves at once, and the job can still be resumed",
+           task);
     fflush(stderr);
 }
 

@@ -73,7 +73,7 @@ static void print_start(void *ctx, const struct decoder *d)
             fprintf(stderr, "%s\n", verify_published_warning);
     }
     if (r->to_terminal && p->show == SHOW_LINE)
-        progress_stop(p);                        /* text and progress would share the terminal */
+        p->show = SHOW_NOTHING;                  /* text and progress would share the terminal */
 }
 
 static double speed_of(const struct work_result *x)
@@ -190,11 +190,9 @@ static void print_retake(void *ctx, const struct retake *x)
 static void name_pieces(const struct run *r)
 {
     char folder[PATH_BYTES], list[400] = "";
-    const char *slash = strrchr(r->out.path, '/'), *name = slash ? slash + 1 : r->out.path;
+    const char *name = folder_of(folder, r->out.path);
     const size_t n = strlen(name);
     struct dirent *x;
-    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - r->out.path + 1) : 1,
-             slash ? r->out.path : ".");
     DIR *d = r->out.path[0] ? opendir(folder) : NULL;
     while (d && (x = readdir(d)))
         if (strncmp(x->d_name, name, n) == 0 && strncmp(x->d_name + n, ".part-", 6) == 0 &&

@@ -1,5 +1,6 @@
 /* longhand tokenize: texts to token ids and back, whole or line by line (--jsonl). Start at tokenize_lines
  * and tokenize_whole. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,22 +39,10 @@ static ssize_t lines_fill(void *of, char *p, size_t n)
     return r;
 }
 
-static void put_id(int32_t id)
-{
-    char s[12], *p = s + sizeof s;
-    uint32_t v = (uint32_t)id;
-    do
-        *--p = (char)('0' + v % 10);
-    while (v /= 10);
-    fwrite_unlocked(p, 1, (size_t)(s + sizeof s - p), stdout);
-}
-
 static void put_ids(const int32_t *ids, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        put_id(ids[i]);
-        putc_unlocked('\n', stdout);
-    }
+    for (size_t i = 0; i < n; i++)
+        printf("%" PRId32 "\n", ids[i]);
 }
 
 static int encode_line(const struct tokenizer *t, char *line, const struct json *v, struct err *e)
@@ -65,12 +54,10 @@ static int encode_line(const struct tokenizer *t, char *line, const struct json 
     const size_t n = js_unescape(v, line);       /* in place: an escape is longer than its character */
     if (tokenizer_encode(t, &ids, &n_ids, line, n, true, e))
         return err_while(e, "%s", v->file);
-    putc_unlocked('[', stdout);
-    for (size_t i = 0; i < n_ids; i++) {
-        fputs_unlocked(i ? ", " : "", stdout);
-        put_id(ids[i]);
-    }
-    fputs_unlocked("]\n", stdout);
+    putchar('[');
+    for (size_t i = 0; i < n_ids; i++)
+        printf(i ? ", %" PRId32 : "%" PRId32, ids[i]);
+    puts("]");
     free(ids);
     return 0;
 }
@@ -83,7 +70,7 @@ static int decode_ids(const struct tokenizer *t, const int32_t *ids, size_t n_id
         return -1;
     if (json) {
         jw_string(stdout, text, n);
-        putc_unlocked('\n', stdout);
+        putchar('\n');
     } else {
         fwrite(text, 1, n, stdout);
     }
@@ -139,21 +126,16 @@ static int tokenize_lines(const struct tokenizer *t, const char *path, bool deco
 static int whole_ids(int32_t **ids, size_t *n_ids, const char *text, size_t n, const char *name,
                      struct err *e)
 {
+    static const char between[] = " \t\r\n,[]";
     size_t room = n / 2 + 1;                     /* an id takes at least a digit and a space */
     *n_ids = 0;
     *ids = malloc(room * sizeof **ids);
     if (!*ids)
         return err_set(e, ERR_FAILED, "out of memory");
-    for (const char *p = text, *end = text + n; p < end;) {
+    for (const char *p = text + strspn(text, between); p < text + n; p += strspn(p, between)) {
         char word[16] = "";
-        size_t len = 0;
+        const size_t len = strcspn(p, between);
         long v;
-        if (strchr(" \t\r\n,[]", *p) && *p) {
-            p++;
-            continue;
-        }
-        while (p + len < end && p[len] && !strchr(" \t\r\n,[]", p[len]))
-            len++;
         memcpy(word, p, MIN(len, sizeof word - 1));
         if (len >= sizeof word || len == 0 || parse_long(&v, name, word, 0, INT32_MAX, e))
             return err_set(e, ERR_INPUT, "%s: offset %zu: '%s' is not a token id", name, (size_t)(p - text),

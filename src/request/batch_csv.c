@@ -25,8 +25,6 @@ struct csv_rows {
     const char *column[CSV_COLUMNS_MAX]; size_t n_columns;
 };
 
-static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memory for a table"); }
-
 /* Takes one cell, copies it to `to`, and moves *at past it. Returns the end of the copy; NULL: its quote does
  * not end. */
 static char *read_cell(const char **at, const char *end, char separator, char *to)
@@ -201,10 +199,10 @@ static int next_row(struct csv_rows *c, char **json, size_t *n, struct err *e)
                        n_cells, c->n_columns);
     FILE *f = memory_file(json, n);
     if (!f)
-        return no_memory(e);
+        return batch_no_memory(e);
     struct json_writer w = { .f = f };
     rc = put_row(&w, c, cell);
-    return stream_end(f) || rc ? no_memory(e) : 1;
+    return stream_end(f) || rc ? batch_no_memory(e) : 1;
 }
 
 int batch_read_rows(struct batch *b, const char *text, size_t n, struct err *e)
@@ -212,7 +210,7 @@ int batch_read_rows(struct batch *b, const char *text, size_t n, struct err *e)
     char *json, *room = malloc(n + CSV_COLUMNS_MAX + 1);
     struct csv_rows c = { b->file, text, text + n, .separator = b->separator, .room = room };
     size_t n_json;
-    int rc = !room ? no_memory(e) : text_check_utf8(b->file, text, n, e) ||
+    int rc = !room ? batch_no_memory(e) : text_check_utf8(b->file, text, n, e) ||
              text_check_nul(b->file, text, n, e) || read_names(&c, e) ? -1 : 0;
     while (rc == 0 && (rc = next_row(&c, &json, &n_json, e)) == 1) {
         rc = batch_take_line(b, c.row, json, n_json, e);

@@ -22,14 +22,6 @@ static bool is_regular(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-/* Copies the folder of `path` to `to` and returns the last part of the path. */
-static const char *folder_of(char to[PATH_BYTES], const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    snprintf(to, PATH_BYTES, "%.*s", slash ? (int)(slash - path + 1) : 1, slash ? path : ".");
-    return slash ? slash + 1 : path;
-}
-
 /* Whether both paths name one regular file, which need not exist yet. */
 static bool same_place(const char *a, const char *b)
 {
@@ -127,11 +119,7 @@ static bool begins_with(const char *path, const char *magic, size_t n)
     return got >= n && memcmp(begin, magic, n) == 0;
 }
 
-static bool is_database(const char *path)
-{
-    static const char magic[] = "SQLite format 3";
-    return begins_with(path, magic, sizeof magic);
-}
+static bool is_database(const char *path) { return begins_with(path, "SQLite format 3", 16); }
 
 /* Whether SQLite keeps this file beside the database `db`. */
 static bool is_journal(const char *path, const char *db)

@@ -128,14 +128,8 @@ static void merge_symbols(struct bpe *w)
     struct symbol *sym = w->sym;
     int32_t n = (int32_t)w->n_sym;
     w->n_heap = 0;
-    for (int32_t i = 0; i + 1 < n; i++) {
-        const struct merge *m = tok_merge(t, sym[i].id, sym[i + 1].id);
-        if (m && tok_grow((void **)&w->heap, &w->heap_max, w->n_heap + 1, sizeof *w->heap, &w->failed))
-            w->heap[w->n_heap++] = (uint64_t)m->rank << 32 | (uint32_t)i;
-    }
-    for (size_t i = w->n_heap / 4 + 1; i-- > 0;)
-        if (i < w->n_heap)
-            heap_down(w->heap, w->n_heap, i);
+    for (int32_t i = 0; i + 1 < n; i++)
+        heap_push(w, tok_merge(t, sym[i].id, sym[i + 1].id), (size_t)i);
     while (w->n_heap && !w->failed) {
         uint64_t top = heap_pop(w);
         int32_t pos = (int32_t)(top & UINT32_MAX), next = sym[pos].next;
