@@ -1,6 +1,5 @@
 /* longhand tokenize: texts to token ids and back, whole or line by line (--jsonl). Start at tokenize_lines
  * and tokenize_whole. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,10 +38,23 @@ static ssize_t lines_fill(void *of, char *p, size_t n)
     return r;
 }
 
+/* printf would take as long as the encoding. */
+static void put_id(int32_t id)
+{
+    char s[12], *p = s + sizeof s;
+    uint32_t v = (uint32_t)id;
+    do
+        *--p = (char)('0' + v % 10);
+    while (v /= 10);
+    fwrite_unlocked(p, 1, (size_t)(s + sizeof s - p), stdout);
+}
+
 static void put_ids(const int32_t *ids, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        printf("%" PRId32 "\n", ids[i]);
+    for (size_t i = 0; i < n; i++) {
+        put_id(ids[i]);
+        putc_unlocked('\n', stdout);
+    }
 }
 
 static int encode_line(const struct tokenizer *t, char *line, const struct json *v, struct err *e)
@@ -54,10 +66,12 @@ static int encode_line(const struct tokenizer *t, char *line, const struct json 
     const size_t n = js_unescape(v, line);       /* in place: an escape is longer than its character */
     if (tokenizer_encode(t, &ids, &n_ids, line, n, true, e))
         return err_while(e, "%s", v->file);
-    putchar('[');
-    for (size_t i = 0; i < n_ids; i++)
-        printf(i ? ", %" PRId32 : "%" PRId32, ids[i]);
-    puts("]");
+    putc_unlocked('[', stdout);
+    for (size_t i = 0; i < n_ids; i++) {
+        fputs_unlocked(i ? ", " : "", stdout);
+        put_id(ids[i]);
+    }
+    fputs_unlocked("]\n", stdout);
     free(ids);
     return 0;
 }
