@@ -417,31 +417,28 @@ size_t attn_work_bytes(enum dtype t, size_t head_dim)
            64 * 64;
 }
 
-/* sin and cos of r in [-pi/4, pi/4] by their Taylor series; the first term left out is below 1e-18. */
+/* The Taylor series of sin and cos in [-pi/4, pi/4], after their first terms, in powers of z = r^2; the first
+ * term left out is below 1e-18. */
+static double series(const double c[8], double z)
+{
+    double s = c[0];
+    for (int i = 1; i < 8; i++)
+        s = s * z + c[i];
+    return s;
+}
+
 static double sin_small(double r)
 {
-    double z = r * r, s = 1.0 / 355687428096000;
-    s = s * z - 1.0 / 1307674368000;
-    s = s * z + 1.0 / 6227020800;
-    s = s * z - 1.0 / 39916800;
-    s = s * z + 1.0 / 362880;
-    s = s * z - 1.0 / 5040;
-    s = s * z + 1.0 / 120;
-    s = s * z - 1.0 / 6;
-    return r + r * (z * s);
+    static const double c[8] = { 1.0 / 355687428096000, -1.0 / 1307674368000, 1.0 / 6227020800,
+                                 -1.0 / 39916800, 1.0 / 362880, -1.0 / 5040, 1.0 / 120, -1.0 / 6 };
+    return r + r * (r * r * series(c, r * r));
 }
 
 static double cos_small(double r)
 {
-    double z = r * r, c = -1.0 / 6402373705728000;
-    c = c * z + 1.0 / 20922789888000;
-    c = c * z - 1.0 / 87178291200;
-    c = c * z + 1.0 / 479001600;
-    c = c * z - 1.0 / 3628800;
-    c = c * z + 1.0 / 40320;
-    c = c * z - 1.0 / 720;
-    c = c * z + 1.0 / 24;
-    return 1.0 - z / 2 + z * z * c;
+    static const double c[8] = { -1.0 / 6402373705728000, 1.0 / 20922789888000, -1.0 / 87178291200,
+                                 1.0 / 479001600, -1.0 / 3628800, 1.0 / 40320, -1.0 / 720, 1.0 / 24 };
+    return 1.0 - r * r / 2 + r * r * (r * r) * series(c, r * r);
 }
 
 void rope_angles(float *cos, float *sin, size_t position, const float *inv_freq, size_t n_freq, float factor)

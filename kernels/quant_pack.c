@@ -385,30 +385,23 @@ static uint16_t half_of(float x)
 }
 
 /* About the deviation of a weight whose factor is 1, and the second factor in units of the first: one that
- * makes the mean of the weights small. */
-static void shape_of(enum dtype t, float *deviation, float *second)
-{
-    static const struct { enum dtype t; float deviation, second; } shapes[] = {
-        { DT_Q4_0, 4.6f, 0 }, { DT_Q4_1, 4.6f, 7 }, { DT_Q5_0, 9.2f, 0 },   { DT_Q5_1, 9.2f, 15 },
-        { DT_Q8_0, 74, 0 },   { DT_Q2_K, 14, 1 },   { DT_Q3_K, 42, 0 },     { DT_Q4_K, 320, 7 },
-        { DT_Q5_K, 650, 15 }, { DT_Q6_K, 1360, 0 }, { DT_IQ4_NL, 70, 0 },   { DT_IQ4_XS, 1300, 0 },
-        { DT_MXFP4, 5.9f, 0 }, { DT_TQ1_0, 0.82f, 0 }, { DT_TQ2_0, 1.2f, 0 },
-        { DT_IQ2_XXS, 53, 0 }, { DT_IQ2_XS, 56, 0 }, { DT_IQ2_S, 56, 0 },   { DT_IQ3_XXS, 142, 0 },
-        { DT_IQ3_S, 140, 0 }, { DT_IQ1_S, 7.2f, 0 }, { DT_IQ1_M, 7.2f, 0 },
-        { DT_Q1_0, 1, 0 },    { DT_Q2_0, 1.2f, 0 },   { DT_NVFP4, 5.9f, 0 } };
-    *deviation = shapes[t - DT_Q4_0].deviation;
-    *second = shapes[t - DT_Q4_0].second;
-}
+ * makes the mean of the weights small. In the order of enum dtype. */
+static const struct { float deviation, second; } shapes[] = {
+    { 4.6f, 0 }, { 4.6f, 7 }, { 9.2f, 0 }, { 9.2f, 15 }, { 74, 0 },      /* Q4_0 .. Q8_0 */
+    { 14, 1 }, { 42, 0 }, { 320, 7 }, { 650, 15 }, { 1360, 0 },          /* Q2_K .. Q6_K */
+    { 70, 0 }, { 1300, 0 }, { 5.9f, 0 }, { 0.82f, 0 }, { 1.2f, 0 },      /* IQ4_NL .. TQ2_0 */
+    { 53, 0 }, { 56, 0 }, { 56, 0 }, { 142, 0 }, { 140, 0 },             /* IQ2_XXS .. IQ3_S */
+    { 7.2f, 0 }, { 7.2f, 0 }, { 1, 0 }, { 1.2f, 0 }, { 5.9f, 0 },        /* IQ1_S, IQ1_M, Q1_0, Q2_0, NVFP4 */
+};
 
 void quant_random(struct mat *m, size_t p0, size_t p1, uint64_t seed)
 {
     const enum dtype t = m->type;
-    float deviation, second;
-    shape_of(t, &deviation, &second);
-    const float factor = 1 / (deviation * sqrtf((float)m->k));
+    const float factor = 1 / (shapes[t - DT_Q4_0].deviation * sqrtf((float)m->k));
     /* the minimum is added in Q4_1 and Q5_1, subtracted in the others */
     const uint16_t d = half_of(factor),
-                   dm = half_of(factor * second) | (t == DT_Q4_1 || t == DT_Q5_1 ? 0x8000 : 0);
+                   dm = half_of(factor * shapes[t - DT_Q4_0].second) |
+                        (t == DT_Q4_1 || t == DT_Q5_1 ? 0x8000 : 0);
     const size_t block = dtype_block(t), bytes = dtype_block_bytes(t), words = mat_panel_bytes(m) / 8;
     for (size_t p = p0; p < p1; p++) {
         uint8_t *g = (uint8_t *)m->w + p * mat_panel_bytes(m);

@@ -469,6 +469,19 @@ FN uint32_t sample_choose(struct sample_shared *c, const float *x, const struct 
     return found;
 }
 
+/* Writes n logits, divided by a temperature other than 1. */
+FN void sample_temper(float *to, const float *from, uint32_t n, float temperature)
+{
+    SAMPLE_EACH(i, n) {
+        float v[SAMPLE_AT_ONCE];
+        sample_load(v, from, i, n);
+        UNROLL_ALL
+        for (unsigned j = 0; j < SAMPLE_AT_ONCE; j++)
+            if (i + j * threads() < n)
+                to[i + j * threads()] = temperature == 1 ? v[j] : sample_limited(v[j], v[j] / temperature);
+    }
+}
+
 KERNEL(sample, sample, CU_SAMPLE_THREADS, 1)
 {
     struct sample_shared *c = (struct sample_shared *)shared();
@@ -478,26 +491,13 @@ KERNEL(sample, sample, CU_SAMPLE_THREADS, 1)
     const float *logits = a.logits + (size_t)row->row * a.vocab;
     float *x = a.x + (size_t)block_x() * a.vocab;
     uint64_t *keys = a.work + (size_t)block_x() * a.work_step;
-    SAMPLE_EACH(i, a.vocab) {
-        float v[SAMPLE_AT_ONCE];
-        sample_load(v, logits, i, a.vocab);
-        UNROLL_ALL
-        for (unsigned j = 0; j < SAMPLE_AT_ONCE; j++)
-            if (i + j * threads() < a.vocab)
-                x[i + j * threads()] = v[j];
-    }
+    sample_temper(x, logits, a.vocab, 1);
     for (unsigned s = 0; s < a.n_order; s++) {
         const unsigned step = a.order[s];
         if (step == SAMPLE_TEMPERATURE) {
             barrier();
-            SAMPLE_EACH(i, a.greedy || a.temperature == 1 ? 0 : a.vocab) {
-                float v[SAMPLE_AT_ONCE];
-                sample_load(v, x, i, a.vocab);
-                UNROLL_ALL
-                for (unsigned j = 0; j < SAMPLE_AT_ONCE; j++)
-                    if (i + j * threads() < a.vocab)
-                        x[i + j * threads()] = sample_limited(v[j], v[j] / a.temperature);
-            }
+            if (!a.greedy && a.temperature != 1)
+                sample_temper(x, x, a.vocab, a.temperature);
             barrier();
         } else if (step == SAMPLE_PENALTIES) {
             if (a.counts)

@@ -43,8 +43,7 @@ bool device_cuda_is_refused(void) { return false; }
     X(cuLaunchKernelEx, ) X(cuStreamBeginCapture, _v2) X(cuStreamEndCapture, ) \
     X(cuGraphInstantiateWithFlags, ) X(cuGraphLaunch, ) X(cuGraphExecDestroy, ) X(cuGraphDestroy, ) \
     X(cuGetErrorName, ) X(cuEventCreate, ) X(cuEventDestroy, _v2) X(cuEventRecord, ) X(cuStreamWaitEvent, ) \
-    X(cuMemAllocHost, _v2) X(cuMemFreeHost, ) X(cuEventElapsedTime, ) \
-    X(cuDeviceGetUuid, _v2)
+    X(cuMemAllocHost, _v2) X(cuMemFreeHost, ) X(cuDeviceGetUuid, _v2)
 
 /* cuda.h renames some calls to their present version, so the prototypes match the names. */
 static struct {
@@ -73,7 +72,7 @@ struct cuda {
     /* Fetching uses a stream of its own, ordered after an event of the first stream, and pinned memory, which
      * the copy engine reaches while kernels run. */
     CUstream fetch_stream;
-    CUevent mark, timed[2];                  /* timed: NULL until the first time_mark */
+    CUevent mark;
     void *pinned; bool lock_made;
     pthread_mutex_t lock;                    /* protects the pinned memory */
 };
@@ -142,6 +141,8 @@ static int failed(struct cuda *c, CUresult r, const char *what, const char *whic
     return -1;
 }
 
+#define CALL(c, name, ...) failed(c, cu.name##_(__VA_ARGS__), #name, "")
+
 /* Calls may come from another thread than the one that opened the device. */
 static struct cuda *enter(struct gpu_driver *d)
 {
@@ -168,9 +169,6 @@ static void cuda_close(struct gpu_driver *d)
         cu.cuStreamDestroy_(c->fetch_stream);
     if (c->mark)
         cu.cuEventDestroy_(c->mark);
-    for (size_t i = 0; i < 2; i++)
-        if (c->timed[i])
-            cu.cuEventDestroy_(c->timed[i]);
     if (c->pinned)
         cu.cuMemFreeHost_(c->pinned);
     if (c->up)
@@ -189,7 +187,7 @@ static void cuda_close(struct gpu_driver *d)
 static int cuda_zero(struct gpu_driver *d, void *dst, size_t bytes)
 {
     struct cuda *c = enter(d);
-    return failed(c, cu.cuMemsetD8Async_((CUdeviceptr)dst, 0, bytes, c->stream), "cuMemsetD8Async", "");
+    return CALL(c, cuMemsetD8Async, (CUdeviceptr)dst, 0, bytes, c->stream);
 }
 
 static void *cuda_alloc(struct gpu_driver *d, size_t bytes, bool zeroed)
@@ -222,7 +220,7 @@ static size_t cuda_bytes_free(struct gpu_driver *d)
 static int synchronize(struct cuda *c)
 {
     c->up_at = 0;
-    return failed(c, cu.cuStreamSynchronize_(c->stream), "cuStreamSynchronize", "");
+    return CALL(c, cuStreamSynchronize, c->stream);
 }
 
 /* Uploads through pinned memory. Whether a copy from pageable memory has finished when the call returns
@@ -236,8 +234,7 @@ static int cuda_upload(struct gpu_driver *d, void *dst, const void *src, size_t 
         n = UP_BYTES - c->up_at < UP_PIECE ? UP_BYTES - c->up_at : UP_PIECE;
         n = bytes - at < n ? bytes - at : n;
         memcpy(c->up + c->up_at, (const char *)src + at, n);
-        if (failed(c, cu.cuMemcpyHtoDAsync_((CUdeviceptr)dst + at, c->up + c->up_at, n, c->stream),
-                   "cuMemcpyHtoDAsync", ""))
+        if (CALL(c, cuMemcpyHtoDAsync, (CUdeviceptr)dst + at, c->up + c->up_at, n, c->stream))
             return -1;
         c->up_at += (n + 63) / 64 * 64;
     }
@@ -255,8 +252,8 @@ static int cuda_download(struct gpu_driver *d, const struct gpu_piece *p, size_t
     const bool few = bytes <= DOWN_BYTES;
     bytes = 0;
     for (size_t i = 0; i < n; bytes += p[i++].bytes)
-        if (p[i].bytes && failed(c, cu.cuMemcpyDtoHAsync_(few ? at + bytes : p[i].dst, (CUdeviceptr)p[i].src,
-                                                          p[i].bytes, c->stream), "cuMemcpyDtoHAsync", ""))
+        if (p[i].bytes && CALL(c, cuMemcpyDtoHAsync, few ? at + bytes : p[i].dst, (CUdeviceptr)p[i].src,
+                               p[i].bytes, c->stream))
             return -1;
     if (synchronize(c))
         return -1;
@@ -268,35 +265,15 @@ static int cuda_download(struct gpu_driver *d, const struct gpu_piece *p, size_t
 static int cuda_copy(struct gpu_driver *d, void *dst, const void *src, size_t bytes)
 {
     struct cuda *c = enter(d);
-    return bytes ? failed(c, cu.cuMemcpyDtoDAsync_((CUdeviceptr)dst, (CUdeviceptr)src, bytes, c->stream),
-                          "cuMemcpyDtoDAsync", "") : 0;
+    return bytes ? CALL(c, cuMemcpyDtoDAsync, (CUdeviceptr)dst, (CUdeviceptr)src, bytes, c->stream) : 0;
 }
 
 /* The copies of fetch wait for everything launched before the mark. */
 static int cuda_fetch_mark(struct gpu_driver *d)
 {
     struct cuda *c = enter(d);
-    return failed(c, cu.cuEventRecord_(c->mark, c->stream), "cuEventRecord", "") ||
-        failed(c, cu.cuStreamWaitEvent_(c->fetch_stream, c->mark, 0), "cuStreamWaitEvent", "") ? -1 : 0;
-}
-
-static int cuda_time_mark(struct gpu_driver *d, size_t i)
-{
-    struct cuda *c = enter(d);
-    return (!c->timed[i] &&
-            failed(c, cu.cuEventCreate_(&c->timed[i], CU_EVENT_DEFAULT), "cuEventCreate", "")) ||
-        failed(c, cu.cuEventRecord_(c->timed[i], c->stream), "cuEventRecord", "") ? -1 : 0;
-}
-
-static int cuda_time_between(struct gpu_driver *d, double *seconds)
-{
-    struct cuda *c = enter(d);
-    float ms = 0;
-    if (synchronize(c) ||
-        failed(c, cu.cuEventElapsedTime_(&ms, c->timed[0], c->timed[1]), "cuEventElapsedTime", ""))
-        return -1;
-    *seconds = (double)ms / 1e3;
-    return 0;
+    return CALL(c, cuEventRecord, c->mark, c->stream) ||
+        CALL(c, cuStreamWaitEvent, c->fetch_stream, c->mark, 0) ? -1 : 0;
 }
 
 static int cuda_fetch(struct gpu_driver *d, void *dst, const void *src, size_t bytes, char *why,
@@ -363,7 +340,7 @@ static bool cuda_graph_begin(struct gpu_driver *d, uint64_t key)
     if (!c->graphs)
         return false;
     if ((known = graphs_find(&c->recorded, key))) {
-        failed(c, cu.cuGraphLaunch_(known, c->stream), "cuGraphLaunch", "");
+        CALL(c, cuGraphLaunch, known, c->stream);
         return true;
     }
     const bool room = graphs_room(&c->recorded, &old);
@@ -374,8 +351,7 @@ static bool cuda_graph_begin(struct gpu_driver *d, uint64_t key)
     if (!room)
         return false;
     c->key = key;
-    c->recording = !failed(c, cu.cuStreamBeginCapture_(c->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
-                           "cuStreamBeginCapture", "");
+    c->recording = !CALL(c, cuStreamBeginCapture, c->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
     return false;
 }
 
@@ -388,7 +364,7 @@ static int cuda_graph_end(struct gpu_driver *d)
     if (!c->recording)
         return 0;
     c->recording = false;
-    if (failed(c, cu.cuStreamEndCapture_(c->stream, &graph), "cuStreamEndCapture", ""))
+    if (CALL(c, cuStreamEndCapture, c->stream, &graph))
         return -1;
     const size_t before = cuda_bytes_free(d);
     CUresult r = *c->d.error ? CUDA_SUCCESS : cu.cuGraphInstantiateWithFlags_(&exec, graph, 0);
@@ -509,13 +485,11 @@ static int start(struct cuda *c, size_t ordinal)
     const char *off = getenv("LONGHAND_CUDA_OFF");
     void *up;
     snprintf(c->d.name, sizeof c->d.name, "cuda:%zu", ordinal);
-    if (failed(c, cu.cuDeviceGet_(&c->device, (int)ordinal), "cuDeviceGet", "") ||
-        failed(c, cu.cuDeviceGetName_(model, sizeof model, c->device), "cuDeviceGetName", "") ||
-        failed(c, cu.cuDeviceGetAttribute_(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, c->device),
-               "cuDeviceGetAttribute", "") ||
-        failed(c, cu.cuDeviceGetAttribute_(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, c->device),
-               "cuDeviceGetAttribute", "") ||
-        failed(c, cu.cuDevicePrimaryCtxRetain_(&c->context, c->device), "cuDevicePrimaryCtxRetain", ""))
+    if (CALL(c, cuDeviceGet, &c->device, (int)ordinal) ||
+        CALL(c, cuDeviceGetName, model, sizeof model, c->device) ||
+        CALL(c, cuDeviceGetAttribute, &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, c->device) ||
+        CALL(c, cuDeviceGetAttribute, &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, c->device) ||
+        CALL(c, cuDevicePrimaryCtxRetain, &c->context, c->device))
         return -1;
     snprintf(c->d.name, sizeof c->d.name, "cuda:%zu %s", ordinal, model);
     identify(c);
@@ -531,11 +505,11 @@ static int start(struct cuda *c, size_t ordinal)
     const bool ptx = strncmp(arch, "compute_", 8) == 0;
     cuda_numerics(&image, major, minor, c->d.numerics);
     if (other_image(c, &image, arch) || load_kernels(c, &image, arch) ||
-        failed(c, cu.cuStreamCreate_(&c->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate", "") ||
-        failed(c, cu.cuStreamCreate_(&c->fetch_stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate", "") ||
-        failed(c, cu.cuEventCreate_(&c->mark, CU_EVENT_DISABLE_TIMING), "cuEventCreate", "") ||
-        failed(c, cu.cuMemAllocHost_(&c->pinned, FETCH_BYTES), "cuMemAllocHost", "") ||
-            failed(c, cu.cuMemAllocHost_(&up, UP_BYTES + DOWN_BYTES), "cuMemAllocHost", ""))
+        CALL(c, cuStreamCreate, &c->stream, CU_STREAM_NON_BLOCKING) ||
+        CALL(c, cuStreamCreate, &c->fetch_stream, CU_STREAM_NON_BLOCKING) ||
+        CALL(c, cuEventCreate, &c->mark, CU_EVENT_DISABLE_TIMING) ||
+        CALL(c, cuMemAllocHost, &c->pinned, FETCH_BYTES) ||
+        CALL(c, cuMemAllocHost, &up, UP_BYTES + DOWN_BYTES))
         return -1;
     c->up = up;
     c->lock_made = pthread_mutex_init(&c->lock, NULL) == 0;
@@ -571,7 +545,7 @@ int device_cuda_open(struct device **out, size_t ordinal, char *why, size_t why_
         .download = cuda_download, .copy = cuda_copy, .zero = cuda_zero, .fetch_mark = cuda_fetch_mark,
             .fetch = cuda_fetch, .launch = cuda_launch,
         .gemm_open = cuda_gemm_open, .gemm = cuda_gemm, .graph_begin = cuda_graph_begin,
-            .graph_end = cuda_graph_end, .time_mark = cuda_time_mark, .time_between = cuda_time_between };
+            .graph_end = cuda_graph_end };
     if (start(c, ordinal)) {
         snprintf(why, why_size, "%s: %s", c->d.name, c->d.error);
         refused_ = true;

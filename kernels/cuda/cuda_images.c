@@ -10,33 +10,24 @@
 #include "kernels/cuda/gpu.h"
 
 #ifdef WITH_CUDA
-#define IMAGE(name, file) \
-    __asm__(".section .rodata,\"a\"\n.balign 64\ncuda_" #name ":\n.incbin \"" CU_DIR "/" file "\"\n" \
+#define IMAGES(X) \
+    X(sm_80, cubin) X(sm_89, cubin) X(sm_90a, cubin) X(sm_100, cubin) X(sm_120, cubin) X(compute_80, ptx)
+#define EMBED(name, type) \
+    __asm__(".section .rodata,\"a\"\n.balign 64\n" \
+            "cuda_" #name ":\n.incbin \"" CU_DIR "/" #name "." #type "\"\n" \
             "cuda_" #name "_end:\n.byte 0\n.previous\n"); \
     extern const char cuda_##name[], cuda_##name##_end[];
-IMAGE(sm_80, "sm_80.cubin")
-IMAGE(sm_89, "sm_89.cubin")
-IMAGE(sm_90a, "sm_90a.cubin")
-IMAGE(sm_100, "sm_100.cubin")
-IMAGE(sm_120, "sm_120.cubin")
-IMAGE(compute_80, "compute_80.ptx")
-static struct cuda_image image(const char *from, const char *end)
-{
-    return (struct cuda_image){ from, (size_t)(end - from) };
-}
+IMAGES(EMBED)
+#define LIST(name, type) \
+    to[n++] = (struct cuda_image){ cuda_##name, (size_t)(cuda_##name##_end - cuda_##name) };
+#else
+#define IMAGES(X)
 #endif
 
 static size_t images(struct cuda_image *to)
 {
     size_t n = 0;
-#ifdef WITH_CUDA
-    to[n++] = image(cuda_sm_80, cuda_sm_80_end);
-    to[n++] = image(cuda_sm_89, cuda_sm_89_end);
-    to[n++] = image(cuda_sm_90a, cuda_sm_90a_end);
-    to[n++] = image(cuda_sm_100, cuda_sm_100_end);
-    to[n++] = image(cuda_sm_120, cuda_sm_120_end);
-    to[n++] = image(cuda_compute_80, cuda_compute_80_end);
-#endif
+    IMAGES(LIST)
     to[n] = (struct cuda_image){ NULL, 0 };
     return n;
 }

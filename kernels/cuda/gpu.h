@@ -36,9 +36,6 @@ struct gpu_driver {
     /* Call it before the first gemm. Returns 0, or -1 with the reason in why; does not set `error`. */
     int   (*gemm_open)(struct gpu_driver *, char *why, size_t why_size);
     int   (*gemm)(struct gpu_driver *, const struct gpu_gemm *);
-    /* For measurements: records a time (0 or 1) in the queue; waits and returns the seconds from 0 to 1. */
-    int   (*time_mark)(struct gpu_driver *, size_t i);
-    int   (*time_between)(struct gpu_driver *, double *seconds);
     bool  (*graph_begin)(struct gpu_driver *, uint64_t key);         /* true: launched from a recording */
     /* 0: launched; 1: not launched, the caller launches without a graph */
     int   (*graph_end)(struct gpu_driver *);

@@ -15,8 +15,6 @@ static const double CLOCK_TOLERANCE = 0.07;
 static const double READ_TOLERANCE = 0.15;
 
 struct sample { double seconds, bandwidth, peak, share; bool clean; };
-struct samples { double seconds[SAMPLES_MAX], bandwidth[SAMPLES_MAX], peak[SAMPLES_MAX],
-                        share[SAMPLES_MAX]; };
 
 static int ascending(const void *a, const void *b)
 {
@@ -91,21 +89,19 @@ static int measure_sample(struct bench *b, struct bench_target *t, const struct 
 /* Medians of the clean samples; of all samples where fewer than three are clean. */
 static void summarise(struct bench *b, struct bench_point *p, const struct sample *s, size_t n)
 {
-    struct samples x;
+    double x[4][SAMPLES_MAX], *const median[4] = { &p->seconds, &p->peak, &p->share, &p->bandwidth };
     size_t m = 0;
     p->samples = n;
     p->noisy = p->clean < 3;
     for (size_t i = 0; i < n; i++)
         if (p->noisy || s[i].clean) {
-            x.seconds[m] = s[i].seconds, x.bandwidth[m] = s[i].bandwidth;
-            x.peak[m] = s[i].peak, x.share[m++] = s[i].share;
+            x[0][m] = s[i].seconds, x[1][m] = s[i].peak;
+            x[2][m] = s[i].share, x[3][m++] = s[i].bandwidth;
         }
-    p->seconds = bench_median(x.seconds, m);
-    p->bandwidth = bench_median(x.bandwidth, m);
-    p->peak = bench_median(x.peak, m);
-    p->share = bench_median(x.share, m);
-    p->bandwidth_range[0] = x.bandwidth[0];                  /* sorted */
-    p->bandwidth_range[1] = x.bandwidth[m - 1];
+    for (size_t i = 0; i < 4; i++)
+        *median[i] = bench_median(x[i], m);
+    p->bandwidth_range[0] = x[3][0];                         /* sorted */
+    p->bandwidth_range[1] = x[3][m - 1];
     const double threads = (double)pool_threads(b->g.pool), memory = p->work.bytes / p->bandwidth,
                  compute = products(b, p, p->peak);
     p->memory_bound = memory >= compute;

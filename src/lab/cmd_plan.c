@@ -55,37 +55,27 @@ static const struct hardware { const char *name, *what; struct machine m; bool c
 
 enum { SHAPES = sizeof shapes / sizeof *shapes, MACHINES = sizeof machines / sizeof *machines };
 
-static bool find_shape(struct config *c, const char *name)
-{
-    for (size_t i = 0; i < SHAPES; i++)
-        if (strcmp(shapes[i].name, name) == 0) {
-            *c = (struct config){ .n_layers = shapes[i].layers, .hidden = shapes[i].hidden,
-                                  .n_heads = shapes[i].heads, .n_kv_heads = shapes[i].kv_heads,
-                                  .head_dim = shapes[i].head_dim, .ffn = shapes[i].ffn,
-                                  .vocab = shapes[i].vocab, .n_experts = shapes[i].experts,
-                                  .experts_used = shapes[i].used, .expert_ffn = shapes[i].expert_ffn,
-                                  .shared_ffn = shapes[i].shared_ffn };
-            const bool states = shapes[i].value_heads;
-            if (states)
-                c->delta = (struct delta_config){ 16, shapes[i].value_heads, 128, 128, 4 };
-            for (size_t l = 0; l < c->n_layers; l++)
-                c->layer[l] = (struct layer_spec){
-                    .mixer = states && (l + 1) % 4 ? MIXER_DELTA : MIXER_ATTENTION, .gated = states,
-                    .experts = shapes[i].experts
-                };
-            config_layers(c);
-            return true;
-        }
-    return false;
-}
-
 static int read_shape(struct config *c, const char *name, const char *option, struct err *e)
 {
     char known[512] = "";
-    for (size_t i = 0; i < SHAPES; i++)
-        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", shapes[i].name);
-    return find_shape(c, name)
-               ? 0 : err_set(e, ERR_INPUT, "%s: unknown shape '%s' (%s)", option, name, known);
+    for (const struct shape *s = shapes; s < shapes + SHAPES; s++) {
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", *known ? ", " : "", s->name);
+        if (strcmp(s->name, name))
+            continue;
+        *c = (struct config){ .n_layers = s->layers, .hidden = s->hidden, .n_heads = s->heads,
+                              .n_kv_heads = s->kv_heads, .head_dim = s->head_dim, .ffn = s->ffn,
+                              .vocab = s->vocab, .n_experts = s->experts, .experts_used = s->used,
+                              .expert_ffn = s->expert_ffn, .shared_ffn = s->shared_ffn };
+        const bool states = s->value_heads;
+        if (states)
+            c->delta = (struct delta_config){ 16, s->value_heads, 128, 128, 4 };
+        for (size_t l = 0; l < c->n_layers; l++)
+            c->layer[l] = (struct layer_spec){ .mixer = states && (l + 1) % 4 ? MIXER_DELTA : MIXER_ATTENTION,
+                                               .gated = states, .experts = s->experts };
+        config_layers(c);
+        return 0;
+    }
+    return err_set(e, ERR_INPUT, "%s: unknown shape '%s' (%s)", option, name, known);
 }
 
 /* Measures this machine: the fastest products of bf16 or f32, and reading of 1 GiB, or what memory allows. */

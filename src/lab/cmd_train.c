@@ -215,43 +215,37 @@ static int read_data(struct job *j, struct err *e)
 
 static double per_token(const struct train_score *s, double x) { return s->n ? x / (double)s->n : NAN; }
 
-/* One figure of every output; a dash for an output that no window has trained. */
-static void print_outputs(FILE *f, const struct train_score *s, size_t n, const char *format,
-                          double (*figure)(const struct train_score *))
-{
-    for (size_t k = 0; k < n; k++) {
-        if (k)
-            fputc(' ', f);
-        if (s[k].n)
-            fprintf(f, format, figure(&s[k]));
-        else
-            fputc('-', f);
-    }
-}
-
 static double top1_of(const struct train_score *s) { return 100 * per_token(s, (double)s->top1); }
-static double accepted_of(const struct train_score *s) { return 100 * per_token(s, s->accepted); }
 static double top3_of(const struct train_score *s) { return 100 * per_token(s, (double)s->top3); }
+static double accepted_of(const struct train_score *s) { return 100 * per_token(s, s->accepted); }
 
+/* Figures of every output; a dash for an output that no window has trained. */
 static void print_scores(FILE *f, const struct train_score *s, size_t n)
 {
+    static const struct {
+        const char *before, *format; double (*of)(const struct train_score *);
+    } figures[] = { { " (", "%.3f", train_loss }, { "), top-1 ", "%.1f", top1_of },
+                    { " %, top-3 ", "%.1f", top3_of }, { " %, accepted ", "%.1f", accepted_of } };
+    const size_t n_figures = s->accepted > 0 ? 4 : 3;
     double loss = 0, accepted = 0;
-    for (size_t k = 0; k < n; k++)
+    for (size_t k = 0; k < n; k++) {
         loss += s[k].n ? train_loss(&s[k]) : 0;
-    fprintf(f, "loss %.4f (", loss);
-    print_outputs(f, s, n, "%.3f", train_loss);
-    fputs("), top-1 ", f);
-    print_outputs(f, s, n, "%.1f", top1_of);
-    fputs(" %, top-3 ", f);
-    print_outputs(f, s, n, "%.1f", top3_of);
-    fputs(" %", f);
-    for (size_t k = 0; k < n; k++)
         accepted += accepted_of(&s[k]) / 100;
-    if (s->accepted > 0) {
-        fputs(", accepted ", f);
-        print_outputs(f, s, n, "%.1f", accepted_of);
-        fprintf(f, " %%, %.3f tokens per round", 1 + accepted);
     }
+    fprintf(f, "loss %.4f", loss);
+    for (size_t i = 0; i < n_figures; i++) {
+        fputs(figures[i].before, f);
+        for (size_t k = 0; k < n; k++) {
+            fputs(k ? " " : "", f);
+            if (s[k].n)
+                fprintf(f, figures[i].format, figures[i].of(&s[k]));
+            else
+                fputc('-', f);
+        }
+    }
+    fputs(" %", f);
+    if (n_figures == 4)
+        fprintf(f, ", %.3f tokens per round", 1 + accepted);
     fputc('\n', f);
 }
 

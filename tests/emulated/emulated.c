@@ -302,19 +302,6 @@ static int emulated_fetch(struct gpu_driver *d, void *dst, const void *src, size
     (void)d, (void)why, (void)why_size;
     return copy(dst, src, bytes);
 }
-static int emulated_time_mark(struct gpu_driver *d, size_t i)
-{
-    struct timespec t;
-    drain((struct emulated *)d);
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    ((struct emulated *)d)->time[i] = (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-    return 0;
-}
-static int emulated_time_between(struct gpu_driver *d, double *seconds)
-{
-    *seconds = ((struct emulated *)d)->time[1] - ((struct emulated *)d)->time[0];
-    return 0;
-}
 static int record(struct recorded *r, const struct gpu_launch *l)
 {
     if (r->n == r->room) {
@@ -445,8 +432,7 @@ int device_emulated_open(struct device **out, char *why, size_t why_size)
         .copy = emulated_copy, .zero = emulated_zero, .fetch_mark = emulated_fetch_mark,
         .fetch = emulated_fetch, .launch = emulated_launch,
         .gemm_open = emulated_gemm_open, .gemm = emulated_gemm, .graph_begin = emulated_graph_begin,
-        .graph_end = emulated_graph_end, .time_mark = emulated_time_mark,
-        .time_between = emulated_time_between };
+        .graph_end = emulated_graph_end };
     snprintf(m->d.id, sizeof m->d.id, "GPU 0123, driver %zu", number_from("LONGHAND_EMULATED_DRIVER", 1));
     return gpu_open(out, &m->d, why, why_size);
 #endif

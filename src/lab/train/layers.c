@@ -340,17 +340,24 @@ void lm_backward(const struct layers *l, float *dx, size_t n)
         model_product(l->m, dx, l->g, n, &l->back->mat, false);
 }
 
-/* Rows of the LM head are items of their own: they are long. */
-static void xent_item(void *ctx, size_t r, size_t thread)
+/* The cross-entropy of row r, or with p its mixed loss. Rows of the LM head are items of their own: they are
+ * long. */
+static void loss_item(void *ctx, size_t r, size_t thread)
 {
     const struct item *x = ctx;
     const struct layers *l = x->l;
-    const size_t vocab = l->vocab, bytes = vocab * dtype_size(l->m->compute);
+    const enum dtype act = l->m->compute;
+    const size_t vocab = l->vocab, bytes = vocab * dtype_size(act), target = (size_t)l->target[r];
     char *g = x->add ? l->g + r * bytes : NULL;
+    float *logits = l->logits + r * vocab;
     (void)thread;
-    if (l->target[r] >= 0)
-        l->m->ops->xent(g, l->m->compute, l->logits + r * vocab, vocab, (size_t)l->target[r], &l->loss[r]);
-    else if (g)
+    if (l->target[r] >= 0 && x->p)
+        l->m->ops->mixed(g, act, logits, x->p + r * vocab, vocab, target, x->omega, &l->mixed[r]);
+    else if (l->target[r] >= 0)
+        l->m->ops->xent(g, act, logits, vocab, target, &l->loss[r]);
+    else if (x->p)
+        l->mixed[r] = (struct mixed){ 0 };
+    if (l->target[r] < 0 && g)
         memset(g, 0, bytes);
 }
 
@@ -358,7 +365,7 @@ void lm_xent(const struct layers *l, size_t n, bool gradient)
 {
     const struct layers_gpu *o = l->gpu;
     if (!o) {
-        pool_run(l->m->pool, n, xent_item, &(struct item){ .l = l, .add = gradient });
+        pool_run(l->m->pool, n, loss_item, &(struct item){ .l = l, .add = gradient });
         return;
     }
     o->dev->upload(o->dev, o->target, l->target, n * sizeof *o->target);
@@ -386,26 +393,9 @@ void lm_distribution(const struct layers *l, const void *x, size_t n)
     pool_run(l->m->pool, n, distribution_item, &(struct item){ .l = l });
 }
 
-static void mixed_item(void *ctx, size_t r, size_t thread)
-{
-    const struct item *x = ctx;
-    const struct layers *l = x->l;
-    const size_t vocab = l->vocab, bytes = vocab * dtype_size(l->m->compute);
-    char *g = x->add ? l->g + r * bytes : NULL;
-    (void)thread;
-    if (l->target[r] >= 0) {
-        l->m->ops->mixed(g, l->m->compute, l->logits + r * vocab, x->p + r * vocab, vocab,
-                         (size_t)l->target[r], x->omega, &l->mixed[r]);
-        return;
-    }
-    l->mixed[r] = (struct mixed){ 0 };
-    if (g)
-        memset(g, 0, bytes);
-}
-
 void lm_mixed(const struct layers *l, const float *p, size_t n, float omega, bool gradient)
 {
-    pool_run(l->m->pool, n, mixed_item, &(struct item){ .l = l, .p = p, .omega = omega, .add = gradient });
+    pool_run(l->m->pool, n, loss_item, &(struct item){ .l = l, .p = p, .omega = omega, .add = gradient });
 }
 
 /* ---- attention ---- */
@@ -465,23 +455,6 @@ static const void *operand(const struct model *m, const struct scratch *s, const
     return s->q;
 }
 
-/* The weights of n queries from r0 on, of one head: s->s as floats, s->p as operands. */
-static void weights(const struct job *j, const struct head_mats *h, const struct scratch *s, const float *q,
-                    size_t r0, size_t n)
-{
-    const struct attention *a = j->a;
-    const struct model *m = j->l->m;
-    const size_t rows = j->l->rows, wide = even(rows), size = dtype_size(m->compute),
-                 ld = a->heads * a->head_dim;
-    const float scale = 1.0f / sqrtf((float)a->head_dim);
-    product(m, s->s, wide, operand(m, s, q + r0 * ld, ld, n, a->head_dim), a->head_dim, n, &h->k, false);
-    for (size_t r = 0; r < n; r++) {
-        size_t lo, hi;
-        visible(a, r0 + r, &lo, &hi);
-        m->ops->softmax(s->p + r * wide * size, m->compute, s->s + r * wide, lo, hi, wide, scale);
-    }
-}
-
 /* acc [rows][dim] += x^T y for the operands x [n][wide] and y, n rows of a head in rows of ldy floats. */
 static void add_outer(const struct job *j, const struct scratch *s, float *acc, const char *x, const float *y,
                       size_t ldy, size_t n)
@@ -506,6 +479,7 @@ static void add_outer(const struct job *j, const struct scratch *s, float *acc, 
     product(m, acc, dim, s->t, even(n), rows, &w, true);
 }
 
+/* n queries of one head, from r0 on. Their weights: s->s as floats, s->p as operands. */
 static void attend_queries(const struct job *j, const struct head_mats *h, const struct scratch *s, size_t kv,
                            size_t head, size_t r0, size_t n)
 {
@@ -514,7 +488,12 @@ static void attend_queries(const struct job *j, const struct head_mats *h, const
     const size_t dim = a->head_dim, rows = j->l->rows, wide = even(rows), ld = a->heads * dim,
                  size = dtype_size(m->compute);
     const float *q = a->q + head * dim, scale = 1.0f / sqrtf((float)dim);
-    weights(j, h, s, q, r0, n);
+    product(m, s->s, wide, operand(m, s, q + r0 * ld, ld, n, dim), dim, n, &h->k, false);
+    for (size_t r = 0; r < n; r++) {
+        size_t lo, hi;
+        visible(a, r0 + r, &lo, &hi);
+        m->ops->softmax(s->p + r * wide * size, m->compute, s->s + r * wide, lo, hi, wide, scale);
+    }
     if (!j->back) {
         product(m, a->out + r0 * ld + head * dim, ld, s->p, wide, n, &h->v_back, false);
         return;

@@ -496,16 +496,12 @@ int train_run(struct train *t, struct err *e)
     workspace_close(r.work);
     kv_close(&r.kv);
     t->model->dev->free(t->model->dev, r.hidden, r.hidden_bytes);
-    free(r.entering[0]);
-    free(r.entering[1]);
     for (size_t i = 0; r.span && i < r.n_spans; i++)
         free(r.span[i].kept);
     for (size_t i = 0; r.held && i < r.n_held; i++)
         free(r.held[i].kept);
-    free(r.span);
-    free(r.order);
-    free(r.held);
-    free(r.token);
-    free(r.score);
+    void *const mine[] = { r.entering[0], r.entering[1], r.span, r.order, r.held, r.token, r.score };
+    for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
+        free(mine[i]);
     return rc;
 }
