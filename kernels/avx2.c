@@ -188,7 +188,10 @@ typedef __m256i qi, qh;
 #define MM_ALL(name) _mm256_##name##_si256
 #define as_floats _mm256_castsi256_ps
 static inline __m128i load_half(const char *p) { return _mm_loadu_si128((const __m128i *)(const void *)p); }
-static inline __m128i load_quarter(const char *p) { return _mm_loadl_epi64((const __m128i *)(const void *)p); }
+static inline __m128i load_quarter(const char *p)
+{
+    return _mm_loadl_epi64((const __m128i *)(const void *)p);
+}
 #include "kernels/quant_x86.h"
 static inline qf qf_e4m3(const char *p)      /* by way of 16-bit floats, which are 128 times too small */
 {

@@ -147,8 +147,14 @@ typedef __m512i qi, qh;
 #define MM(name) _mm512_##name
 #define MM_ALL(name) _mm512_##name##_si512
 #define as_floats _mm512_castsi512_ps
-static inline __m256i load_half(const char *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
-static inline __m128i load_quarter(const char *p) { return _mm_loadu_si128((const __m128i *)(const void *)p); }
+static inline __m256i load_half(const char *p)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+static inline __m128i load_quarter(const char *p)
+{
+    return _mm_loadu_si128((const __m128i *)(const void *)p);
+}
 #include "kernels/quant_x86.h"
 static inline qf qf_e4m3(const char *p)      /* by way of 16-bit floats, which are 128 times too small */
 {

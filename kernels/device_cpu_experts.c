@@ -1,5 +1,5 @@
-/* The feed-forward part of a layer with a mixture of experts on the device `cpu`. Every row goes through a few
- * of the experts, which the router chooses.
+/* The feed-forward part of a layer with a mixture of experts on the device `cpu`. Every row goes through a
+ * few of the experts, which the router chooses.
  *
  * A pass reads the weights of an expert once: the rows that it has are grouped, experts ascending, rows
  * ascending, and go through its matrices together, in lots of whole experts. The result of a row depends on

@@ -1,6 +1,6 @@
 /* The vectors of quant_impl.h that AVX2 and AVX-512 have under the same names. A twin defines qf, qi
- * and qh; MM(name), an intrinsic of its width; MM_ALL(name), one of whole registers; as_floats, which keeps the
- * bits; and load_half and load_quarter, which load so much of a register. */
+ * and qh; MM(name), an intrinsic of its width; MM_ALL(name), one of whole registers; as_floats, which keeps
+ * the bits; and load_half and load_quarter, which load so much of a register. */
 static inline qf qf_zero(void) { return MM(setzero_ps)(); }
 static inline qf qf_load(const float *p) { return MM(loadu_ps)(p); }
 static inline void qf_store(float *p, qf a) { MM(storeu_ps)(p, a); }

@@ -39,7 +39,8 @@ static void product_reference(void *ctx, size_t i, size_t thread)
     for (size_t r = 0; r < a->rows; r++) {
         double sum = 0, size = 0;
         for (size_t j = 0; j < a->k; j++) {
-            const double t = (double)bf16_to_f32(a->x[r * a->k + j]) * (double)bf16_to_f32(a->w[i * a->k + j]);
+            const double t =
+                (double)bf16_to_f32(a->x[r * a->k + j]) * (double)bf16_to_f32(a->w[i * a->k + j]);
             sum += t;
             size += fabs(t);
         }
@@ -100,8 +101,8 @@ static void products_equal_double_precision(void)
 
 /* ---- attention ---- */
 
-/* Of row `item / n_heads` and head `item % n_heads`: softmax with powers of two over the positions 0 .. n_past +
- * row. cache: a block is K, then V, of 64 rows of dp. */
+/* Of row `item / n_heads` and head `item % n_heads`: softmax with powers of two over the positions 0 ..
+ * n_past + row. cache: a block is K, then V, of 64 rows of dp. */
 struct attended { double *out; const uint16_t *q, *cache; size_t n_heads, group, dp, n_past, head_step; };
 
 static void attention_reference(void *ctx, size_t item, size_t thread)
