@@ -1,5 +1,6 @@
 /* Reads the tokenizer of a GGUF model (src/text/tokenizer_gguf.c writes one). The metadata become the
- * tokenizer.json that a Hugging Face model of the same kind has, so one reader (tokenizer_parse) checks both. Start at gguf_tokenizer.
+ * tokenizer.json that a Hugging Face model of the same kind has, so one reader (tokenizer_parse)
+ * checks both. Start at gguf_tokenizer.
  *
  * Two kinds exist. "gpt2" is byte-level BPE with merges and a named split pattern. "llama" is SentencePiece
  * BPE: its merges follow from the scores of the tokens, as transformers derives them. */

@@ -22,10 +22,8 @@ static struct tensor *keep(struct viewing *v, const struct tensor *t)
     if (v->n == TENSORS_MAX)
         return err_set(v->e, ERR_INPUT, "%s: more than %d tensors, at most that many are allowed",
                        v->ts->path[t->shard], TENSORS_MAX), NULL;
-    struct tensor *out = mem_grow(v->out, v->n, sizeof *out);
-    if (!out)
+    if (!array_grow(&v->out, v->n, sizeof *v->out))
         return err_set(v->e, ERR_FAILED, "out of memory for %zu tensors", v->n + 1), NULL;
-    v->out = out;
     v->out[v->n] = *t;
     return &v->out[v->n++];
 }
