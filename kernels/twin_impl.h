@@ -47,7 +47,7 @@
 #include <string.h>
 
 #include "kernels/ops.h"
-#include "kernels/select.h"
+#include "kernels/select_impl.h"
 
 #define INLINE static inline __attribute__((always_inline))
 #ifndef UNROLL                   /* Accumulators stay in registers only in fully unrolled loops. */
@@ -463,8 +463,8 @@ static bool OP(finite)(const float *x, size_t n)
 }
 
 #include "kernels/attend_impl.h"
-#include "kernels/delta_twin.h"
-#include "kernels/train.h"
+#include "kernels/delta_impl.h"
+#include "kernels/train_impl.h"
 
 const struct ops OPS_TABLE = {
     .name = TWIN, .supported = supported,

@@ -1,4 +1,4 @@
-/* Training of drafting heads, except products. The arithmetic is that of kernels/train.h except for the order
+/* Training of drafting heads, except products. The arithmetic is that of kernels/train_impl.h except for the order
  * of sums, which here depends on the sizes alone. */
 #include "kernels/cuda/cu.h"
 #include "kernels/cuda/cu_args.h"

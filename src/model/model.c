@@ -461,11 +461,15 @@ static int load_all(struct loader *l)
     static const char second[] = "mtp.layers.1.input_layernorm.weight";
     struct model *m = l->model;
     const struct config *c = &m->config;
-    struct layer_part p[PARTS_MAX];
+    struct layer_part outside[MODEL_PARTS_MAX], p[PARTS_MAX];
+    size_t before = 0;
     if (c->drafts && l->ts && tensors_find(l->ts, second))
         return err_set(l->e, ERR_INPUT, "%s: tensor \"%s\": one draft layer is supported, not several",
                        l->ts->path[0], second);
-    if (load_parts(l, "", p, model_parts(p, c, l->ts), m))
+    const size_t n = model_parts(outside, c, l->ts);
+    while (outside[before].place != offsetof(struct model, norm_final))
+        before++;
+    if (load_parts(l, "", outside, before, m))
         return -1;
     for (size_t i = 0, experts = 0; i < c->n_layers; i++) {
         struct layer measured = { 0 };
@@ -477,7 +481,7 @@ static int load_all(struct loader *l)
         if (load_parts(l, at, p, layer_parts(p, c, i), l->mem ? &m->layers[i] : &measured))
             return -1;
     }
-    return 0;
+    return load_parts(l, "", outside + before, n - before, m);
 }
 
 int model_plan_bytes(const struct config *c, const struct tensors *ts, enum dtype compute,

@@ -11,10 +11,7 @@ size_t model_parts(struct layer_part to[MODEL_PARTS_MAX], const struct config *c
     const bool drafts = c->drafts, tied = c->tied, has_embed = drafts && ts && tensors_find(ts, own_embed),
                has_head = drafts && ts && tensors_find(ts, own_head);
     const struct layer_part p[MODEL_PARTS_MAX] = {
-        { "model.embed_tokens.weight", !drafts, c->vocab, d, tied ? PART_MATRIX : PART_EMBED,
-          tied ? AT(lm_head) : AT(embed) },
-        { "model.norm.weight", !drafts, d, 0, PART_NORM, AT(norm_final) },
-        { "lm_head.weight", !drafts && !tied, c->vocab, d, PART_MATRIX, AT(lm_head) },
+        { "model.embed_tokens.weight", !drafts && !tied, c->vocab, d, PART_EMBED, AT(embed) },
         { "pre_projection.weight", states, d, 2 * states, PART_MATRIX, AT(fuse) },
         { "post_projection.weight", states, states, d, PART_MATRIX, AT(project) },
         { PER_LAYER_TABLE, each, c->per_layer_vocab, all, PART_TABLE, 0 },
@@ -24,7 +21,9 @@ size_t model_parts(struct layer_part to[MODEL_PARTS_MAX], const struct config *c
         { "mtp.fc.weight", drafts, d, 2 * d, PART_MATRIX, AT(fuse) },
         { "mtp.pre_fc_norm_embedding.weight", drafts, d, 0, PART_NORM, AT(norm_token) },
         { "mtp.pre_fc_norm_hidden.weight", drafts, d, 0, PART_NORM, AT(norm_state) },
-        { "mtp.norm.weight", drafts, d, 0, PART_NORM, AT(norm_final) },
+        { drafts ? "mtp.norm.weight" : "model.norm.weight", true, d, 0, PART_NORM, AT(norm_final) },
+        { "model.embed_tokens.weight", !drafts && tied, c->vocab, d, PART_MATRIX, AT(lm_head) },
+        { "lm_head.weight", !drafts && !tied, c->vocab, d, PART_MATRIX, AT(lm_head) },
         { own_head, has_head, c->vocab, d, PART_MATRIX, AT(lm_head) },
     };
     return used_parts(to, p, MODEL_PARTS_MAX);

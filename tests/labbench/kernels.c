@@ -1,7 +1,8 @@
 /* Owns the point "kernels" of a GPU: every operation of a pass by itself, at the shapes of 8B and 70B models.
- * Calls of an operation are recorded as one pass and timed by events of the device, so neither launches nor
- * waits of the host count. Weights, caches and activations rotate through REGION bytes, more than any L2
- * cache holds, so each call reads them from memory. Start reading at lab_kernels. */
+ * Calls of an operation are recorded as one pass and timed by the clock of the host, less the time of one
+ * wait, so neither launches nor waits of the host count. Weights, caches and activations rotate through
+ * REGION bytes, more than any L2 cache holds, so each call reads them from memory. Start reading at
+ * lab_kernels. */
 #include <stdio.h>
 #include <stdlib.h>
 
