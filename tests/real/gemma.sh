@@ -5,7 +5,7 @@ FILE=gemma-3-270m-Q4_K_M.gguf FETCHES='scripts/real-models.sh gemma'
 . tests/real/lib.inc
 real_likelihoods gemma 0.003 3500
 tokens=${LONG:+3000}
-tokens=${tokens:-300}
+tokens=${tokens:-140}
 g() { "$L" "$@" -m "$MODEL" -n "$tokens" --ignore-eos -q -s 3 -p "$prompt" --db "$TMP/g.db"; }
 prompt="The old lighthouse keeper had not spoken to anyone for a year when"
 g run --drafter none --temperature 0.8 --format ids >"$TMP/a"; g run --temperature 0.8 --format ids >"$TMP/b"
