@@ -48,13 +48,15 @@ IN_C __m512i in_c_mul_epu32(__m512i a, __m512i b) { in_c r, x = { .v = a },
     y = { .v = b }; EACH(8) r.u64[i] = (uint64_t)(uint32_t)x.u64[i] * (uint32_t)y.u64[i]; return r.v; }
 IN_C __m512i in_c_and(__m512i a, __m512i b) { return a & b; }
 IN_C __m512i in_c_xor(__m512i a, __m512i b) { return a ^ b; }
-/* _CMP_NLT_UQ, the only comparison in use: not less, true for NaN. */
+/* The comparisons in use: not less, true for NaN; greater or equal, less or equal. */
 IN_C uint16_t in_c_cmp_ps_mask(__m512 a, __m512 b, int what)
 {
     in_c x = { .f = a }, y = { .f = b };
     uint16_t m = 0;
-    assert(what == _CMP_NLT_UQ);
-    EACH(16) m |= (uint16_t)(!(x.f32[i] < y.f32[i]) << i);
+    assert(what == _CMP_NLT_UQ || what == _CMP_GE_OQ || what == _CMP_LE_OQ);
+    EACH(16) m |= (uint16_t)((what == _CMP_NLT_UQ   ? !(x.f32[i] < y.f32[i])
+                              : what == _CMP_GE_OQ ? x.f32[i] >= y.f32[i]
+                                                   : x.f32[i] <= y.f32[i]) << i);
     return m;
 }
 IN_C __m512 in_c_maskz_mov_ps(uint16_t m, __m512 a) { in_c r, x = { .f = a }; EACH(16) r.u32[i] = m >> i & 1
@@ -190,8 +192,52 @@ IN_C __m512i in_c_shuffle_epi8(__m512i a, __m512i b)
     EACH(2) r.half[i] = _mm256_shuffle_epi8(x.half[i], y.half[i]);
     return r.v;
 }
+IN_C __m512i in_c_mullo_epi16(__m512i a, __m512i b)
+{
+    in_c r, x = { .v = a }, y = { .v = b };
+    EACH(2) r.half[i] = _mm256_mullo_epi16(x.half[i], y.half[i]);
+    return r.v;
+}
+IN_C __m512i in_c_mulhi_epu16(__m512i a, __m512i b)
+{
+    in_c r, x = { .v = a }, y = { .v = b };
+    EACH(2) r.half[i] = _mm256_mulhi_epu16(x.half[i], y.half[i]);
+    return r.v;
+}
+IN_C __m512i in_c_max_epu32(__m512i a, __m512i b)
+{
+    in_c r, x = { .v = a }, y = { .v = b };
+    EACH(2) r.half[i] = _mm256_max_epu32(x.half[i], y.half[i]);
+    return r.v;
+}
+IN_C __m512i in_c_srai_epi32(__m512i a, unsigned n)
+{
+    in_c r, x = { .v = a };
+    EACH(16) r.i32[i] = x.i32[i] >> n;
+    return r.v;
+}
+IN_C __m512i in_c_permutexvar_epi32(__m512i at, __m512i a)
+{
+    in_c r, x = { .v = at }, y = { .v = a };
+    EACH(16) r.u32[i] = y.u32[x.u32[i] & 15];
+    return r.v;
+}
+IN_C __m512i in_c_i32gather(__m512i at, const uint32_t *p)
+{
+    in_c r, x = { .v = at };
+    EACH(16) r.u32[i] = p[x.i32[i]];
+    return r.v;
+}
 #undef EACH
 #undef IN_C
+
+#define _mm512_mullo_epi16 in_c_mullo_epi16
+#define _mm512_mulhi_epu16 in_c_mulhi_epu16
+#define _mm512_max_epu32 in_c_max_epu32
+#define _mm512_srai_epi32 in_c_srai_epi32
+#define _mm512_permutexvar_epi32 in_c_permutexvar_epi32
+#define _mm512_i32gather_epi32(at, p, scale) in_c_i32gather(at, p)       /* scale: 4 */
+#define _mm512_load_si512 in_c_load
 
 #define _mm512_sub_epi32 in_c_sub_epi32
 #define _mm512_or_si512 in_c_or
@@ -232,6 +278,7 @@ IN_C __m512i in_c_shuffle_epi8(__m512i a, __m512i b)
 #define _mm512_and_si512 in_c_and
 #define _mm512_xor_si512 in_c_xor
 #define _mm512_cmp_ps_mask in_c_cmp_ps_mask
+#define _mm512_mask_cmp_ps_mask(m, a, b, what) ((m) & in_c_cmp_ps_mask(a, b, what))
 #define _mm512_maskz_mov_ps in_c_maskz_mov_ps
 #define _mm512_cvtps_epi32 in_c_cvtps_epi32
 #define _mm512_cvtepi32_ps in_c_cvtepi32_ps
