@@ -116,7 +116,7 @@ int tensors_encode(struct tensors *ts, enum weights w, bool tied, struct err *e)
         struct tensor *t = &ts->t[i];
         if (*t->dtype_name == 'I')           /* numbers of tokens, no weights */
             continue;
-        if (!tensor_is_float(t->dtype) || t->turns)
+        if (!tensor_is_float(t->dtype))
             return err_set(e, ERR_INPUT, "%s: tensor \"%s\": dtype %s; encoded can be BF16, F16 and F32",
                            ts->path[t->shard], t->stored_name, t->dtype_name);
         const size_t cols = t->n_dims ? t->dim[t->n_dims - 1] : 1;

@@ -50,7 +50,9 @@ static size_t group_bytes(const struct reading *r, size_t i)
 {
     const struct tensor *t = &r->ts->t[i];
     const size_t rows = r->group ? r->group(r->ctx, i) : 0;
-    return rows ? MIN(rows, t->dim[0]) * (tensor_stored_bytes(t) / t->dim[0]) : 0;
+    return !rows                    ? 0
+           : tensor_is_transposed(t) ? tensor_stored_bytes(t)
+                                    : MIN(rows, t->dim[0]) * (tensor_stored_bytes(t) / t->dim[0]);
 }
 
 static struct span span_of(const struct reading *r, const struct unit *u)

@@ -17,43 +17,55 @@ static void put_block(uint8_t *to, const uint8_t *pairs, uint8_t scale)
     }
 }
 
-/* Makes n rows of a dealt tensor. Reads their scales. */
-static int take_turns(const struct tensors *ts, const struct tensor *t, uint8_t *dst, const uint8_t *src,
-                      size_t row, size_t n, struct err *e)
+/* Makes n rows of a matrix of MXFP4 that is dealt. Reads their scales. */
+static int take_blocks(const struct tensors *ts, const struct tensor *t, uint8_t *dst, const uint8_t *src,
+                       size_t row, size_t n, struct err *e)
 {
     uint8_t scale[TENSOR_SCALES_READ];
-    const bool apart = t->dtype == DT_MXFP4;
-    const size_t blocks = apart ? t->dim[1] / 32 : 1, step = t->turns * blocks, some = sizeof scale / step,
-                 from = apart ? 16 : dtype_size(t->dtype), to = apart ? 17 : from;
+    const size_t blocks = t->dim[1] / 32, step = t->turns * blocks, some = sizeof scale / step;
     for (size_t r = 0; r < n; r++) {
         const size_t in = r % some;
-        if (apart && !in &&
-            read_at(ts->fd[t->scales_shard], ts->path[t->scales_shard], scale,
-                    t->scales_offset + (row + r) * step, MIN(some, n - r) * step, e))
+        if (!in && read_at(ts->fd[t->scales_shard], ts->path[t->scales_shard], scale,
+                           t->scales_offset + (row + r) * step, MIN(some, n - r) * step, e))
             return -1;
-        for (size_t b = 0; b < blocks; b++, dst += to) {
-            const uint8_t *x = src + (r * step + t->turn * blocks + b) * from;
-            if (apart)
-                put_block(dst, x, scale[in * step + t->turn * blocks + b]);
-            else
-                memcpy(dst, x, to);
-        }
+        for (size_t b = t->turn * blocks; b < (t->turn + 1) * blocks; b++, dst += 17)
+            put_block(dst, src + (r * step + b) * 16, scale[in * step + b]);
     }
     return 0;
+}
+
+/* Takes n rows of `cols` floats of a dealt tensor: columns of the file, or elements of a vector. */
+static void take_columns(const struct tensor *t, char *dst, const char *src, size_t row, size_t n,
+                         size_t cols)
+{
+    const size_t size = dtype_size(t->encoded ? t->stored_dtype : t->dtype), step = t->turns * size;
+    src = src - row * cols * step + t->turn * size;
+    for (size_t c = 0; c < cols; c++, src += t->dim[0] * step)
+        for (size_t r = 0; r < n; r++)
+            memcpy(dst + (r * cols + c) * size, src + (row + r) * step, size);
 }
 
 int tensors_make_rows(const struct tensors *ts, const struct tensor *t, void *dst, const void *src,
                       size_t row, size_t n, struct err *e)
 {
-    if (t->turns)
-        return take_turns(ts, t, dst, src, row, n, e);
-    const size_t to = t->cols / t->encoded->block * t->encoded->bytes,
-                 from = t->cols * dtype_size(t->stored_dtype);
-    for (size_t i = 0; i < n; i++)
-        if (!encode_row((char *)dst + i * to, t->encoded, (const char *)src + i * from, t->stored_dtype,
-                        t->cols))
-            return tensor_bad(ts, t, e, ": row %zu: %s cannot hold its weights", row + i, t->encoded->name);
-    return 0;
+    const size_t cols = !t->turns ? t->cols : t->n_dims > 1 ? t->dim[1] : 1;
+    if (t->turns && t->dtype == DT_MXFP4)
+        return take_blocks(ts, t, dst, src, row, n, e);
+    if (!t->encoded)
+        return take_columns(t, dst, src, row, n, cols), 0;
+    const size_t to = cols / t->encoded->block * t->encoded->bytes, from = cols * dtype_size(t->stored_dtype);
+    char *taken = t->turns ? malloc(n * from + 1) : NULL;
+    if (t->turns && !taken)
+        return err_set(e, ERR_FAILED, "%s: out of memory for %zu rows", ts->path[t->shard], n);
+    if (taken)
+        take_columns(t, taken, src, row, n, cols);
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        if (!encode_row((char *)dst + i * to, t->encoded, (taken ? taken : (const char *)src) + i * from,
+                        t->stored_dtype, cols))
+            rc = tensor_bad(ts, t, e, ": row %zu: %s cannot hold its weights", row + i, t->encoded->name);
+    free(taken);
+    return rc;
 }
 
 /* Reads rows of the file and makes those of the tensor. */
@@ -63,17 +75,19 @@ static int read_made(const struct tensors *ts, const struct tensor *t, void *dst
     const size_t all = t->turns ? t->dim[0] : t->n_elements / t->cols, to = t->bytes / all,
                  row = tensor_stored_bytes(t) / all;
     assert(from % to == 0 && n % to == 0);
-    const size_t rows = n / to, some = MAX((size_t)1, READ_BYTES / row);
-    void *source = malloc(MIN(rows, some) * row + 1);
+    const bool whole = tensor_is_transposed(t);
+    const size_t rows = n / to, some = whole ? all : MAX((size_t)1, READ_BYTES / row);
+    char *source = malloc(MIN(whole ? all : rows, some) * row + 1);
     int rc =
         source ? 0
                : err_set(e, ERR_FAILED, "%s: out of memory for a row of %zu bytes", ts->path[t->shard], row);
     for (size_t r = 0; rc == 0 && r < rows; r += some) {
-        const size_t now = MIN(some, rows - r);
-        rc = read_at(ts->fd[t->shard], ts->path[t->shard], source, t->offset + (from / to + r) * row,
-                     now * row, e);
+        const size_t now = MIN(some, rows - r), first = from / to + r;
+        rc = read_at(ts->fd[t->shard], ts->path[t->shard], source, t->offset + (whole ? 0 : first * row),
+                     (whole ? all : now) * row, e);
         if (rc == 0)
-            rc = tensors_make_rows(ts, t, (char *)dst + r * to, source, from / to + r, now, e);
+            rc = tensors_make_rows(ts, t, (char *)dst + r * to, source + (whole ? first * row : 0), first,
+                                   now, e);
     }
     free(source);
     return rc;

@@ -39,8 +39,9 @@ struct tensor {
     size_t head_rows;
     /* Set by tensors_encode (encode.h): the file has rows of `cols` weights of stored_dtype. */
     const struct gguf_type *encoded; enum dtype stored_dtype; size_t cols;
-    /* Set by tensors_split_experts (views.h): row r is row r * turns + turn of the file, and a matrix
-     * has its scales apart, in another place of the files. turns 0: an ordinary tensor */
+    /* Set by tensors_split_experts (views.h): row r is row r * turns + turn of the file. A matrix of MXFP4
+     * has its scales apart, in another place of the files. One of floats is transposed: row r is a column of
+     * the file. turns 0: an ordinary tensor */
     size_t turns, turn;
     int scales_shard; size_t scales_offset;
     bool needed;                 /* tensors_need has found it */
@@ -96,7 +97,8 @@ int tensors_read_floats(const struct tensors *ts, const struct tensor *t, size_t
                         float *x, struct err *e);
 /* Changes when the file of a tensor is written to. */
 uint64_t tensor_stamp(const struct tensors *ts, const struct tensor *t);
-/* Makes n rows of a tensor that is encoded or dealt from `src`, the rows of the file. row: the first. */
+/* Makes n rows of a tensor that is encoded or dealt from `src`, the rows of the file. row: the first. Of a
+ * transposed tensor the whole data lie there, as if its rows were in order. */
 int tensors_make_rows(const struct tensors *ts, const struct tensor *t, void *dst, const void *src,
                         size_t row, size_t n, struct err *e);
 /* Element i of data of type t (BF16, F16 or F32). */
@@ -110,9 +112,13 @@ static inline float tensor_value(const void *data, enum dtype t, size_t i)
 /* The bytes of a tensor in its file: all rows of which it takes some, without scales that lie apart. */
 static inline size_t tensor_stored_bytes(const struct tensor *t)
 {
-    if (t->turns)
-        return t->turns * (t->dtype == DT_MXFP4 ? t->n_elements / 2 : t->bytes);
-    return t->encoded ? t->n_elements * dtype_size(t->stored_dtype) : t->bytes;
+    const size_t bytes = t->encoded ? t->n_elements * dtype_size(t->stored_dtype)
+                         : t->turns && t->dtype == DT_MXFP4 ? t->n_elements / 2 : t->bytes;
+    return MAX(t->turns, (size_t)1) * bytes;
+}
+static inline bool tensor_is_transposed(const struct tensor *t)
+{
+    return t->turns && t->n_dims == 2 && t->dtype != DT_MXFP4;
 }
 static inline bool tensor_is_float(enum dtype t) { return t == DT_BF16 || t == DT_F16 || t == DT_F32; }
 /* The file has rows 2b and 2b+1 of a head where the matrix has rows b and b + head_rows/2. */

@@ -187,11 +187,20 @@ static int check_dealt(const struct tensors *ts, const struct tensor *t, const s
                : 0;
 }
 
-static int check_fused(const struct tensors *ts, const struct tensor *t, const struct fused *f, bool bias,
-                       struct err *e)
+/* Whether a fused tensor is one of gpt-oss as transformers writes it: its biases have a name of their own. */
+static bool is_transposed(const struct tensors *ts, const struct tensor *t)
 {
-    if (t->n_dims == (bias ? 2 : 3) && t->dim[0] && t->dim[0] <= EXPERTS_MAX && t->dim[1] &&
-        t->dim[1] % f->parts == 0)
+    char name[TENSOR_NAME_MAX + 8];
+    snprintf(name, sizeof name, "%s_bias", t->name);
+    return t->n_dims == 3 && tensors_find(ts, name);
+}
+
+/* rows: the dimension that counts them. */
+static int check_fused(const struct tensors *ts, const struct tensor *t, const struct fused *f, bool bias,
+                       size_t rows, struct err *e)
+{
+    if (t->n_dims == (bias ? 2 : 3) && t->dim[0] && t->dim[0] <= EXPERTS_MAX && t->dim[1] && t->dim[rows] &&
+        t->dim[rows] % f->parts == 0)
         return 0;
     return tensor_bad(ts, t, e, " has %zu dimensions, the first of %zu, the second of %zu; needed are 3: up "
                       "to %d experts, %srows, columns", t->n_dims, t->n_dims ? t->dim[0] : 0,
@@ -206,7 +215,9 @@ static int split_fused(struct viewing *v, const struct tensor *t, const char *na
     const size_t before = (size_t)(strstr(name, experts) - name);
     const bool mlp = before >= 4 && memcmp(name + before - 4, ".mlp", 4) == 0;       /* not of Gemma 4 */
     const struct tensor *scales = NULL;
-    if ((f->dealt ? check_dealt(v->ts, t, f, v->e) : !scale && check_fused(v->ts, t, f, bias, v->e)) ||
+    const bool turned = !f->dealt && !*kind && is_transposed(v->ts, t), dealt = f->dealt || turned;
+    const size_t rows = turned ? 2 : 1;
+    if ((f->dealt ? check_dealt(v->ts, t, f, v->e) : !scale && check_fused(v->ts, t, f, bias, rows, v->e)) ||
         (f->blocks && !(scales = find_scales(v->ts, t, v->e))))
         return -1;
     const size_t parts = scale ? 1 : f->parts, n = t->dim[0] * parts;
@@ -217,11 +228,11 @@ static int split_fused(struct viewing *v, const struct tensor *t, const char *na
         if (!to)
             return -1;
         to->n_dims = scale ? 1 : t->n_dims - 1;
-        to->dim[0] = scale ? 1 : t->dim[1] / f->parts, to->dim[1] = t->dim[2];
+        to->dim[0] = scale ? 1 : t->dim[rows] / f->parts, to->dim[1] = t->dim[3 - rows];
         to->n_elements = t->n_elements / n;
         to->bytes = t->bytes / n;
-        to->offset = t->offset + (scale || f->dealt ? x * parts : i) * to->bytes;
-        if (f->dealt)
+        to->offset = t->offset + (scale || dealt ? x * parts : i) * to->bytes;
+        if (dealt)
             to->turns = f->parts, to->turn = turn;
         if (f->blocks) {
             to->n_dims = 2, to->dim[1] = t->dim[2] * BLOCK;

@@ -10,13 +10,15 @@
  * convolution, [channels, 1, width], become a matrix [channels, width]. */
 int tensors_take_text(struct tensors *ts, struct err *e);
 
-/* Experts in one of four forms become the first one. Routers get the name ...mlp.gate.weight.
+/* Experts in one of five forms become the first one. Routers get the name ...mlp.gate.weight.
  *
  *     per expert    ...mlp.experts.E.gate_proj.weight, up_proj and down_proj; Mixtral calls them
  *                   ...block_sparse_moe.experts.E.w1.weight, w3 and w2
  *     fused         ...mlp.experts.gate_up_proj [E, 2 ffn, hidden], gate rows first, and down_proj
  *     GGUF          a tensor [E, rows, cols] for each of gate, up and down, and [E, rows] for their biases
  *     dealt         those of gpt-oss as published
+ *     transposed    those of gpt-oss as transformers writes them: ...mlp.experts.gate_up_proj
+ *                   [E, hidden, 2 ffn], even columns are gate; down_proj [E, ffn, hidden]; biases as dealt
  *
  * Dealt matrices are MXFP4 in two tensors, and gate and up share their rows in turn:
  *
@@ -26,7 +28,7 @@ int tensors_take_text(struct tensors *ts, struct err *e);
  *     ...mlp.experts.gate_up_proj_bias     [E, 2 ffn], even elements are gate
  *     and the same of down_proj, whose rows are its own
  *
- * tensors_read gives blocks as GGUF files have them. The scales stay in the list, so that a fingerprint
+ * tensors_read gives blocks as GGUF files have them, and the rows of transposed matrices. The scales stay in the list, so that a fingerprint
  * covers them. */
 int tensors_split_experts(struct tensors *ts, struct err *e);
 /* Whether a tensor has the scales of others, whose types count them. */
