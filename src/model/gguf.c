@@ -83,7 +83,8 @@ static int bad(struct cursor *c, size_t at, const char *fmt, ...)
 static const uint8_t *take(struct cursor *c, size_t n, const char *what)
 {
     if (n > c->size - c->at) {
-        bad(c, c->at, "%s: %zu bytes are needed, the file has %zu more", what, n, c->size - c->at);
+        bad(c, c->at, "%s: %zu bytes are needed, the file has %zu more: it is cut short", what, n,
+            c->size - c->at);
         return NULL;
     }
     if (n > c->have - c->at) {
@@ -116,8 +117,8 @@ static int take_string(struct cursor *c, const char *what, size_t max, struct sl
     if (take_number(c, 8, what, &n))
         return -1;
     if (n > c->size - c->at)
-        return bad(c, at, "%s: a string of %zu bytes, the file has %zu more", what, (size_t)n,
-                   c->size - c->at);
+        return bad(c, at, "%s: a string of %zu bytes, the file has %zu more: it is cut short or damaged",
+                   what, (size_t)n, c->size - c->at);
     if (n > max)
         return bad(c, at, "%s: a string of %zu bytes, at most %zu are allowed", what, (size_t)n, max);
     const uint8_t *p = take(c, n, what);
@@ -157,8 +158,8 @@ static int take_array(struct cursor *c, struct gguf_value *v)
     v->kind = (enum gguf_kind)kind;
     v->n = n;
     if (n > (c->size - c->at) / kind_bytes[kind])
-        return bad(c, at + 4, "an array of %zu elements, the file has %zu more bytes", (size_t)n,
-                   c->size - c->at);
+        return bad(c, at + 4, "an array of %zu elements, the file has %zu more bytes: it is cut short or "
+                   "damaged", (size_t)n, c->size - c->at);
     v->data = c->p + c->at;
     if (kind == GGUF_STRING)
         return take_strings(c, n);
@@ -378,12 +379,13 @@ static int parse(struct cursor *c)
     if (!b || check_magic(c, b) || take_number(c, 8, "number of tensors", &n_tensors) ||
         take_number(c, 8, "number of values", &n_values))
         return -1;
-    if (n_tensors > GGUF_TENSORS_MAX || n_tensors > (c->size - 24) / 24 + 1)
-        return bad(c, 8, "%zu tensors in a file of %zu bytes, at most %d are allowed", (size_t)n_tensors,
-                   c->size, GGUF_TENSORS_MAX);
-    if (n_values > GGUF_VALUES_MAX || n_values > (c->size - 24) / 13 + 1)
-        return bad(c, 16, "%zu values in a file of %zu bytes, at most %d are allowed", (size_t)n_values,
-                   c->size, GGUF_VALUES_MAX);
+    if (n_tensors > GGUF_TENSORS_MAX)
+        return bad(c, 8, "%zu tensors, at most %d are allowed", (size_t)n_tensors, GGUF_TENSORS_MAX);
+    if (n_values > GGUF_VALUES_MAX)
+        return bad(c, 16, "%zu values, at most %d are allowed", (size_t)n_values, GGUF_VALUES_MAX);
+    if (n_tensors > (c->size - 24) / 24 + 1 || n_values > (c->size - 24) / 13 + 1)
+        return bad(c, 8, "%zu tensors and %zu values in a file of %zu bytes: it is cut short",
+                   (size_t)n_tensors, (size_t)n_values, c->size);
     g->n_values = n_values;
     g->n_tensors = n_tensors;
     g->value = calloc(n_values + 1, sizeof *g->value);
