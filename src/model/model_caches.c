@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "src/base/json.h"
+#include "src/model/gguf_model.h"
 
 /* A name, and which of its files. */
 struct wanted { char name[256], quant[128]; };         /* quant "": any */
@@ -86,16 +87,30 @@ static bool has_safetensors(const char *dir)
            (path_of(path, "%s/model.safetensors.index.json", dir) && access(path, F_OK) == 0);
 }
 
-/* Whether a file is a GGUF model by its name: not a later part of a split file, a projector of images
- * (mmproj) or an importance matrix. */
-static bool is_gguf_model(const char *name)
+/* Whether a file is named as a GGUF file, and not as a later part of a split one. */
+static bool is_gguf(const char *name)
 {
     const size_t n = strlen(name);
-    if (n <= 5 || strcmp(name + n - 5, ".gguf") || strncmp(name, "mmproj", 6) == 0 ||
-        strncmp(name, "imatrix", 7) == 0)
+    if (n <= 5 || strcmp(name + n - 5, ".gguf"))
         return false;
     return n <= 20 || strncmp(name + n - 20, "-00001", 6) == 0 || name[n - 20] != '-' ||
            strncmp(name + n - 14, "-of-", 4);
+}
+
+/* Whether a GGUF file is a model by its metadata: not a projector of images, an adapter or an importance
+ * matrix. Old projectors have no general.type. The reader of models tells what is wrong with a bad file. */
+static bool is_model(const char *path)
+{
+    struct gguf_model m;
+    struct slice type = { "model", 5 }, architecture = { "", 0 };
+    struct err ignored;
+    if (gguf_open_first(&m, path, &ignored))
+        return true;
+    gguf_string(m.part, "general.type", &type, &ignored);
+    gguf_string(m.part, "general.architecture", &architecture, &ignored);
+    const bool is = slice_is(type, "model") && !slice_is(architecture, "clip");
+    gguf_model_close(&m);
+    return is;
 }
 
 /* Whether `word` stands in a path between other characters than letters, digits and _; case does not matter.
@@ -118,8 +133,8 @@ static void add_ggufs(struct model_fits *f, const char *dir, const char *where, 
         const char *name = path + strlen(dir) + 1;
         if (depth && is_dir(path))
             add_ggufs(f, path, where, prefix, quant, depth - 1);
-        else if (is_gguf_model(name) && strncmp(name, prefix, strlen(prefix)) == 0 &&
-                 has_word(path + strlen(where), quant))
+        else if (is_gguf(name) && strncmp(name, prefix, strlen(prefix)) == 0 &&
+                 has_word(path + strlen(where), quant) && is_model(path))
             add_fit(f, path, where);
     }
 }

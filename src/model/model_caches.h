@@ -12,7 +12,7 @@ struct model_fits {
 };
 
 /* Adds the models that a folder holds: itself if it has weights in safetensors, else its GGUF files. A split
- * file counts once. Files of projectors and importance matrices do not count. */
+ * file counts once. Projectors, adapters and importance matrices do not count: general.type decides. */
 void model_fits_folder(struct model_fits *f, const char *folder);
 
 /* Adds the models of the first cache that has `name`: org/name or name, which may end in :QUANT or :TAG.

@@ -42,7 +42,11 @@ put "$DIRECTORY" "$R/snapshots/00aa"; printf 00aa >"$R/refs/main"
 means the_repository_as_a_path "$DIRECTORY" "$R"
 
 G=$HUB/models--org--tiny-GGUF/snapshots/33dd
-put "$A" "$G/tiny-Q4_K_M.gguf"; put "$A" "$G/mmproj-tiny-f16.gguf"
+put "$A" "$G/tiny-Q4_K_M.gguf"
+python3 -c 'import sys
+text = lambda s: len(s).to_bytes(8, "little") + s
+head = b"GGUF\3\0\0\0" + bytes(8) + (1).to_bytes(8, "little")
+sys.stdout.buffer.write(head + text(b"general.type") + b"\x08\0\0\0" + text(b"mmproj"))' >"$G/mmproj-tiny-f16.gguf"
 means the_only_file_of_a_repository "$A" org/tiny-GGUF
 put "$B" "$G/Q8_0/tiny-Q8_0.gguf"
 check two_files_of_a_repository 2 \
