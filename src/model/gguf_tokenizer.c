@@ -94,7 +94,8 @@ static int read_tokens(struct vocabulary *v)
         const int64_t type = types ? gguf_int_at(types, i) : TYPE_NORMAL;
         if (utf8_valid_prefix(s.p, s.n) < s.n)
             return gguf_bad(v->g, key, v->e, "token %zu is not UTF-8", i);
-        v->text[i] = s;
+        /* a token with a NUL is never made: it becomes empty, as in llama.cpp */
+        v->text[i] = (struct slice){ s.p, memchr(s.p, 0, s.n) ? 0 : s.n };
         v->type[i] = type < TYPE_NORMAL || type > TYPE_BYTE ? TYPE_NORMAL : (uint8_t)type;
     }
     while (v->n > 1 && is_padding(v, v->n - 1))

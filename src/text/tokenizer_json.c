@@ -407,7 +407,7 @@ int tokenizer_parse(struct tokenizer **out, const char *file, const char *json, 
     t->decoder_stage = -1;
     if (n > TOK_FILE_MAX)
         err_set(e, ERR_INPUT, "%s: %zu bytes, at most %d are allowed", file, n, TOK_FILE_MAX);
-    else if (!js_check(&root, file, json, n, e) && !read_file(t, &root, e)) {
+    else if (!js_check_with_nul(&root, file, json, n, e) && !read_file(t, &root, e)) {
         *out = t;
         return 0;
     }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reads a token's content, which may be empty, into the pool. */
+/* Reads a token's content into the pool. It may be empty; one with a NUL becomes so, as no text has it. */
 static int read_content(struct tokenizer *t, const struct json *v, size_t max, struct span *x, struct err *e)
 {
     size_t raw = (size_t)(v->end - v->s);
@@ -18,6 +18,7 @@ static int read_content(struct tokenizer *t, const struct json *v, size_t max, s
     size_t n = js_unescape(v, t->pool.s + t->pool.n);
     if (n > max)
         return js_bad(v, e, "a token has at most %zu bytes", max);
+    n = memchr(t->pool.s + t->pool.n, 0, n) ? 0 : n;
     *x = (struct span){ (uint32_t)t->pool.n, (uint32_t)n };
     t->pool.n += n;
     t->token_max = MAX(t->token_max, n);
@@ -112,6 +113,8 @@ static int read_merge(struct tokenizer *t, const struct json *v, struct bytes *b
     size_t n_a = 0;
     if (merge_parts(v, b, &n_a, e))
         return -1;
+    if (memchr(b->s, 0, b->n))           /* of tokens that no text has */
+        return 0;
     uint32_t a = tok_find(t, b->s, n_a), c = tok_find(t, b->s + n_a, b->n - n_a),
              to = tok_find(t, b->s, b->n);
     if (a == NO_ID || c == NO_ID)
@@ -287,7 +290,7 @@ static int read_one_added(struct tokenizer *t, const struct json *v, struct err 
         a->flags |= flag ? 1u << i : 0;
     }
     if (id >= t->vocab)
-        return js_bad(&f[0].v, e, "the model has %zu ids", t->vocab);
+        return a->content.n ? js_bad(&f[0].v, e, "the model has %zu ids", t->vocab) : 0;
     /* An added token has the id of its content in the vocabulary, or else one that no token has. */
     uint32_t known = a->content.n ? tok_find(t, t->pool.s + a->content.at, a->content.n) : NO_ID;
     if (known != NO_ID && id != known)
