@@ -353,8 +353,8 @@ static int add_seen(struct batch *b, struct batch_seen **out, const char *custom
     struct batch_seen *s = batch_find(b, custom_id);
     size_t n = strlen(custom_id);
     if (s)
-        return err_set(e, ERR_INPUT, "custom_id: \"%s\" is also in line %zu; each line needs its own",
-                       custom_id, s->line);
+        return err_set(e, ERR_INPUT, "custom_id: \"%s\" is also in %s %zu; each %s needs its own",
+                       custom_id, b->row, s->line, b->row);
     s = calloc(1, sizeof *s + n + 1);
     if (!s)
         return batch_no_memory(e);
@@ -375,7 +375,7 @@ static int defer(const struct batch *b, struct batch_seen *seen, const char *aft
     if (*after == '@' && strncmp(after + 1, b->name, n_name) == 0 && after[1 + n_name] == '/')
         after += n_name + 2;             /* the batch itself */
     if (strcmp(after, seen->custom_id) == 0)
-        return err_set(e, ERR_INPUT, "after: \"%s\" is this line itself", after);
+        return err_set(e, ERR_INPUT, "after: \"%s\" is this %s itself", after, b->row);
     if (!(seen->chapter = c = calloc(1, sizeof *c + n + strlen(after) + 2)))
         return batch_no_memory(e);
     memcpy(c->text, text, n);

@@ -94,9 +94,9 @@ static void report_ignored(const struct batch *b)
     char names[800];
     batch_notes_text(names, sizeof names, notes);
     if (notes->no_length)
-        request_notice(b->o, "%s: %zu %s no max_tokens: %s to %s own end, at most to the end of the "
-                       "context%s", b->file, notes->no_length,
-                       plural(notes->no_length, "line has", "lines have"),
+        request_notice(b->o, "%s: %zu %s%s no max_tokens: %s to %s own end, at most to the end of the "
+                       "context%s", b->file, notes->no_length, b->row,
+                       plural(notes->no_length, " has", "s have"),
                        plural(notes->no_length, "its text goes", "their texts go"),
                        plural(notes->no_length, "its", "their"),
                        notes->less ? " or as far as memory holds" : "");
@@ -105,8 +105,8 @@ static void report_ignored(const struct batch *b)
     notice(b->o->progress == PROGRESS_JSON,
            (struct row[]){ NOTICE_TEXT("phase", "fields passed over"), NOTICE_UINT("lines", notes->lines),
                            NOTICE_TEXT("fields", names), NOTICE_END },
-           "%s: ignored in %zu %s, because they do not change a text: %s", b->file, notes->lines,
-           plural(notes->lines, "line", "lines"), names);
+           "%s: ignored in %zu %s%s, because they do not change a text: %s", b->file, notes->lines, b->row,
+           plural(notes->lines, "", "s"), names);
 }
 
 static int read_text_lines(struct batch *b, const char *text, size_t n, struct err *e)
@@ -343,7 +343,7 @@ int batch_submit(struct batch *b, struct store *s, struct err *e)
         rc = check_stored(b, s, &d, e);
     if (rc == 0 && b->n && (rc = store_submit(s, b->name, b->spec, b->n, b->ids, is_new, &bad, e)) != 0 &&
         e->code == ERR_INPUT && bad < b->n)
-        err_while(e, "%s: line %zu", b->file, b->spec[bad].line);
+        err_while(e, "%s: %s %zu", b->file, b->row, b->spec[bad].line);
     if (rc == 0 && d.n_moved)
         rc = store_model_move(s, d.moved, d.n_moved, &place, e);
     b->n_new = 0;

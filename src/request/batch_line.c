@@ -98,7 +98,7 @@ static int read_plain(struct batch_line *l, const struct json *line, struct err 
 
 static int read_head(struct batch_line *l, const struct json *line, struct err *e)
 {
-    struct json v;
+    struct json key, v;
     int found = js_get(line, "method", &v, e);
     if (found < 0 || (found && !js_is(&v, "POST")))
         return found < 0 ? -1 : js_bad(&v, e, "only \"POST\" is allowed");
@@ -108,9 +108,12 @@ static int read_head(struct batch_line *l, const struct json *line, struct err *
         return url < 0 ? -1 : js_bad(&v, e, "/v1/completions and /v1/chat/completions are allowed");
     if (line_read_members(l, line, FIELD_BESIDE, e))
         return -1;
+    found = js_get(line, "body", &l->body, e);
+    for (struct js_walk w = js_walk(line); !found && js_next(&w, &key, &v);)
+        if (!line_find_field(&key) && !js_is(&key, "method") && !js_is(&key, "url"))
+            return line_unknown_field(l, &key, e);
     if (!l->job.custom_id)
         return err_set(e, ERR_INPUT, "%s: custom_id is missing, a text is needed", line->file);
-    found = js_get(line, "body", &l->body, e);
     if (found != 1)
         return found ? -1 : err_set(e, ERR_INPUT, "%s: body is missing, an object is needed", line->file);
     if (js_kind(&l->body) != JS_OBJECT)

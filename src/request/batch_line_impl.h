@@ -10,3 +10,5 @@ int line_unknown_field(const struct batch_line *l, const struct json *key, struc
 /* Reads the members of an object that stand where `where` (FIELD_*) allows. Others are errors; in the object
  * around a body those that are no fields belong to the form of the line. */
 int line_read_members(struct batch_line *l, const struct json *object, unsigned where, struct err *e);
+/* The field of this name, after line_read_members; NULL: there is none. */
+const struct line_field *line_find_field(const struct json *key);

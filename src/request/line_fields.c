@@ -389,8 +389,7 @@ static void list_fields(void)
     pthread_once(&once, make_fields);
 }
 
-/* The field of this name; NULL: there is none. */
-static const struct line_field *find_field(const struct json *key)
+const struct line_field *line_find_field(const struct json *key)
 {
     for (size_t i = 0; i < n_fields; i++)
         if (js_is(key, fields[i].name))
@@ -544,7 +543,7 @@ int line_read_members(struct batch_line *l, const struct json *object, unsigned 
     bool seen[FIELDS_MAX] = { false }, set[FIELDS_MAX] = { false };  /* set: seen and not null */
     list_fields();
     for (struct js_walk w = js_walk(object); js_next(&w, &key, &v);) {
-        const struct line_field *f = find_field(&key);
+        const struct line_field *f = line_find_field(&key);
         const bool stands = f && f->where & where, beside = f && !(f->where & FIELD_BODY);
         if (!stands && where == FIELD_BESIDE && f && !f->ignored)
             return err_set(e, ERR_INPUT, "%s: offset %zu: the field \"%s\" stands beside body; it is allowed "

@@ -633,7 +633,7 @@ const struct verb verbs_table[] = {
       INT_MAX },
     { "text", VERB_TEXT, "SEL... [options]", "Print the texts of jobs, as far as they are written.", 0,
       INT_MAX },
-    { "tail", VERB_TAIL, "JOB [options]", "Print the end of a text.", 1, 1 },
+    { "tail", VERB_TAIL, "SEL [options]", "Print the end of a text, or of the texts of a batch.", 1, 1 },
     { "export", VERB_EXPORT, "SEL... --format text|ids|jsonl|csv|openai-batch [options]",
       "Export texts for other programs.", 0, INT_MAX },
     { "pause", VERB_PAUSE, "SEL... [options]", "Take jobs out of the queue. A worker stops within a second.",
