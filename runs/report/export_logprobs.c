@@ -40,6 +40,18 @@ static const char *text_of(const struct put *p, int32_t id, size_t *n)
     return p->room;
 }
 
+/* A special token has the bytes of its name. */
+static void put_bytes(const struct put *p, const char *key, int32_t id)
+{
+    size_t n = token_bytes(p->t, id, p->room);
+    if (!n)
+        text_of(p, id, &n);
+    jw_open(p->w, key, '[');
+    for (size_t i = 0; i < n; i++)
+        jw_uint(p->w, NULL, (unsigned char)p->room[i]);
+    jw_close(p->w, ']');
+}
+
 static void put_value(const struct put *p, const char *key, float x)
 {
     jw_format(p->w, key, "%.4f", isinf(x) ? -9999.0 : (double)x);
@@ -54,7 +66,7 @@ static void put_token(const struct put *p, const struct logprob *v)
     jw_bytes(p->w, "token", text, n);
     jw_int(p->w, "id", v->id);
     put_value(p, "logprob", v->value);
-    jw_null(p->w, "bytes");
+    put_bytes(p, "bytes", v->id);
 }
 
 static void put_tokens(const struct put *p, const char *key, const struct token_logprobs *l)
@@ -86,6 +98,10 @@ static void put_arrays(const struct put *p, const struct token_logprobs *l)
         const char *text = text_of(p, l->ids[i], &n);
         jw_bytes(p->w, NULL, text, n);
     }
+    jw_close(p->w, ']');
+    jw_open(p->w, "bytes", '[');
+    for (size_t i = 0; i < l->n; i++)
+        put_bytes(p, NULL, l->ids[i]);
     jw_close(p->w, ']');
     jw_open(p->w, "token_logprobs", '[');
     for (size_t i = 0; i < l->n; i++)
