@@ -118,6 +118,8 @@ static bool same_request(const struct item *a, const struct item *b)
 struct exported {                        /* everything that is exported of one job; {0} is closed */
     struct job_input in;
     struct job_params params;
+    /* of a chapter: its own prompt, with the place of the carried text in that of `in` */
+    char *own; size_t carried; struct chapter chapter;
     struct placed_text text;
     const char *shown; size_t n_shown;   /* its answer; with --with-thinking all of it */
     struct counts counts; figure_lists list;
@@ -130,6 +132,8 @@ static void exported_close(struct exported *t)
 {
     job_input_free(&t->in);
     job_close(&t->params);
+    free(t->own);
+    chapter_free(&t->chapter);
     placed_text_free(&t->text);
     token_logprobs_close(&t->logprobs);
     *t = (struct exported){0};
@@ -146,6 +150,30 @@ static int read_shown(struct exporter *x, const struct item *i, struct exported 
     return 0;
 }
 
+/* Puts what a chapter read in place of its own prompt. A chat stays as the user wrote it. */
+static int read_prompt(struct exporter *x, const struct item *i, struct exported *t, struct err *e)
+{
+    const struct job_input *in = &t->in;
+    char *text = NULL, *own = NULL;
+    size_t n;
+    if (!i->job->after || t->params.chat)
+        return 0;
+    if (text_reader_open(&x->reader, i->store, i->job, &t->params, e) ||
+        store_chapter(i->store, i->job->id, &t->chapter, e) ||
+        tokenizer_decode(x->reader.tokenizer, &own, &t->carried, in->prompt_ids,
+                         MIN(t->chapter.own, in->n_prompt), true, e) ||
+        tokenizer_decode(x->reader.tokenizer, &text, &n, in->prompt_ids, in->n_prompt, true, e)) {
+        free(own);
+        return -1;
+    }
+    free(own);
+    t->own = t->in.prompt;
+    t->in.prompt = text;
+    t->in.prompt_bytes = n;
+    t->carried = MIN(t->carried, n);
+    return 0;
+}
+
 static int read_exported(struct exporter *x, const struct item *i, struct exported *t, struct err *e)
 {
     *t = (struct exported){0};
@@ -153,6 +181,7 @@ static int read_exported(struct exporter *x, const struct item *i, struct export
         return -1;
     int rc = store_input(i->store, i->job->id, &t->in, e) || job_parse(&t->params, t->in.parameters, e) ||
              read_shown(x, i, t, e) ||
+             read_prompt(x, i, t, e) ||
              figures_read(&t->counts, t->list, i->store, i->job->id, e) ||
              token_logprobs_read(&t->logprobs, i->store, i->job, &t->params, e);
     const bool is_short = i->job->tokens < LOOP_SCORE;
@@ -200,7 +229,10 @@ static struct value repetition_of(const struct exported *t, struct row at[4])
     X(stop_reason, stop_reason(j, &t->params, false)) X(repetition, repetition_of(t, at)) \
     X(prompt_tokens, V_UINT(j->prompt_tokens)) X(sample, V_UINT(j->sample)) X(job, V_INT(j->id)) \
     X(name, V_TEXT(j->batch)) X(db, V_TEXT(store_path(i->store))) X(state, V_TEXT(job_state_name(j->state))) \
-    X(error, V_TEXT(j->error)) X(metadata, V_TEXT(NULL))
+    X(error, V_TEXT(j->error)) X(own, V_TEXT(t->own && !t->chapter.prompted ? "" : t->own)) \
+    X(carried, t->own ? (struct value)V_BYTES(t->in.prompt + t->carried, t->in.prompt_bytes - t->carried) \
+                      : (struct value)V_TEXT(NULL)) \
+    X(appended, V_TEXT(t->chapter.append)) X(metadata, V_TEXT(NULL))
 #define LAST_FIELDS(X) \
     X(logprobs, V_TEXT(NULL)) X(ran_alone, V_BOOL(ran_alone(&t->counts))) \
     X(tokens_per_second, V_NUMBER(figure(&t->counts, "tokens_per_second")))
@@ -291,7 +323,7 @@ static int put_flat(const struct exporter *x, FILE *f, const struct item *i, con
 
 static int no_field(const char *name, struct err *e)
 {
-    char list[600] = "";
+    char list[700] = "";
     for (size_t i = 0; i < N_FIELDS; i++)
         snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s%s",
                  i + 1 == N_FIELDS ? " and " : i ? ", " : "", field_names[i],
@@ -590,6 +622,14 @@ static int render(struct exporter *x, FILE *f, const struct item *v, size_t n, b
     return rc;
 }
 
+void export_text_grows(struct text_before *before, const char *text, size_t n)
+{
+    size_t newlines = 0;
+    while (newlines < MIN(n, (size_t)2) && text[n - 1 - newlines] == '\n')
+        newlines++;
+    before->newlines = newlines < n ? newlines : MIN(before->newlines + n, (size_t)2);
+}
+
 int export_text_begins(char **begins, struct text_before *before, const struct job *job, const char *text,
                        size_t n, const char *between, bool headings, struct err *e)
 {
@@ -604,8 +644,7 @@ int export_text_begins(char **begins, struct text_before *before, const struct j
     const char *gap = !before->n ? "" : between ? between : headings ? "\n\n"
                       : follows  ? "\n\n" + newlines : "";
     *before = (struct text_before){ before->n + 1, job->id, 0 };
-    while (n > before->newlines && before->newlines < 2 && text[n - 1 - before->newlines] == '\n')
-        before->newlines++;
+    export_text_grows(before, text, n);
     const int made = headings ? asprintf(begins, "%s# %s%s\n\n", gap, name, sample)
                            : asprintf(begins, "%s", gap);
     return made < 0 ? err_set(e, ERR_FAILED, "out of memory for a heading") : 0;

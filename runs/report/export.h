@@ -9,6 +9,9 @@
  * unless `partial` is set: then their texts so far are exported, with finish_reason null. The other
  * formats export finished texts, and with `partial` all texts.
  *
+ * `prompt` is what the model read, in a chat what the user wrote. Its parts are beside it: of a chapter `own`
+ * is what the user wrote for it, `carried` the rest, and `appended` what its text begins with.
+ *
  * A line of jsonl or csv has the fields of `fields` in this order, or all fields, of which whether the
  * job ran alone and its rate come last. "metadata.NAME" is a member of the metadata, "parameters.NAME" one of
  * the stored parameters. Lines of csv end in CR LF, and a text that a spreadsheet would compute begins with
@@ -48,6 +51,8 @@ struct export_counts { size_t exported, left_out, thinking; };
 struct text_before { size_t n; int64_t job; size_t newlines; };      /* texts; the last one; its last bytes */
 int export_text_begins(char **begins, struct text_before *before, const struct job *job, const char *text,
                        size_t n, const char *between, bool headings, struct err *e);
+/* The text before has n more bytes. */
+void export_text_grows(struct text_before *before, const char *text, size_t n);
 struct json_writer;
 /* Members of OpenAI's answers, also of a server. Of a choice what it says, the message of a chat or its part
  * in an event (delta), else a text; why it ended; and the usage of an answer. */

@@ -49,9 +49,9 @@ int chapters_add(struct store *s, int64_t batch, const struct job_spec *v, size_
 int store_chapter(struct store *s, int64_t job, struct chapter *out, struct err *e)
 {
     *out = (struct chapter){0};
-    const int rc = db_read(s, e, "SELECT after, ifnull(carry, -1), prompted, sha NOT NULL, append FROM "
-                           "chapter WHERE job = ?1", "i>iibbs", job, &out->after, &out->carry,
-                           &out->prompted, &out->made, &out->append);
+    const int rc = db_read(s, e, "SELECT after, ifnull(carry, -1), own, prompted, sha NOT NULL, "
+                           "append FROM chapter WHERE job = ?1", "i>iizbbs", job, &out->after, &out->carry,
+                           &out->own, &out->prompted, &out->made, &out->append);
     return MIN(rc, 0);
 }
 

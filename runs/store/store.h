@@ -323,6 +323,7 @@ int store_counts(struct store *s, const char *batch, struct store_counts *out, s
 
 struct chapter {                         /* {0}: the job is no chapter */
     int64_t after, carry;                /* carry -1: the whole text */
+    size_t own;                          /* tokens of its prompt that were not carried */
     bool prompted, made;                 /* made: the prompt exists, and the job depends on no other one */
     char *append;                        /* NULL: none */
 };

@@ -275,6 +275,7 @@ struct tail {
     struct grown_text text;
     size_t from;                                 /* the first token that is shown */
     size_t at;                                   /* ids: the next token */
+    struct text_before before; bool begun;       /* the text of the job has begun */
 };
 
 /* A text that is followed is shown as far as no retake changes it. */
@@ -298,6 +299,11 @@ static int print_new_ids(struct tail *t, const struct job *job, struct err *e)
     return rc;
 }
 
+static bool is_open(const struct job *job)
+{
+    return job->state == JOB_RUNNING || job->state == JOB_QUEUED || job->state == JOB_PAUSED;
+}
+
 static int tail_open(struct tail *t, const struct job *job, struct err *e)
 {
     return grown_begin(&t->text, t->x.s, job, e) ||
@@ -307,10 +313,10 @@ static int tail_open(struct tail *t, const struct job *job, struct err *e)
                : 0;
 }
 
-/* Prints the new text, and checks it when it has ended. */
+/* Prints the new text, after what stands before it as in the verb text, and checks it when it has ended. */
 static int print_new_text(struct tail *t, const struct job *job, struct err *e)
 {
-    char *text = NULL;
+    char *text = NULL, *begins = NULL;
     size_t n = 0;
     FILE *f = memory_file(&text, &n);
     const struct grown_part part = { t->from, upto(t, job), f, f };
@@ -320,8 +326,16 @@ static int print_new_text(struct tail *t, const struct job *job, struct err *e)
     const int bad = rc == 0 && job->state == JOB_DONE ? grown_end(&t->text, job, &part, e) : 0;
     if (stream_end(f))
         rc = err_set(e, ERR_FAILED, "out of memory for a text");
+    if (rc == 0 && n && t->begun)
+        export_text_grows(&t->before, text, n);
+    else if (rc == 0 && (n || !is_open(job)))
+        rc = export_text_begins(&begins, &t->before, job, text, n, NULL, false, e);
+    t->begun |= begins != NULL;
+    if (rc == 0 && begins)
+        rc = sink_write(&t->x.out, begins, strlen(begins), e);
     if (rc == 0 && n)
         rc = sink_write(&t->x.out, text, n, e);
+    free(begins);
     free(text);
     return rc ? rc : bad;
 }
@@ -333,13 +347,16 @@ static bool output_closed(void)
     return poll(&p, 1, 0) == 1 && p.revents & POLLERR;
 }
 
-/* Prints the end of the text and, with --follow, new text until the job has ended. */
-static int follow(struct tail *t, const char *word, struct err *e)
+/* Prints the end of the text of a job and, with --follow, new text until the job has ended. */
+static int follow(struct tail *t, int64_t id, struct err *e)
 {
     struct job_list jobs;
     const bool as_text = t->x.o->format == FORMAT_TEXT;
-    bool begun = false, open = false, more = true;
+    bool open = false, more = true;
+    char word[24];
     int rc = 0;
+    snprintf(word, sizeof word, "%" PRId64, id);
+    t->begun = false;
     while (more && rc == 0) {
         if (stop_signal) {
             rc = err_set(e, ERR_AGAIN, "stopped by %s", stop_signal_name());
@@ -348,15 +365,9 @@ static int follow(struct tail *t, const char *word, struct err *e)
         if (job_from_word(t->x.s, word, &jobs, e))
             return -1;
         const struct job *job = &jobs.v[0];
-        if (!begun)
-            t->from = options_given(t->x.o, "from") ? t->x.o->from
-                      : job->tokens > TAIL_TOKENS ? job->tokens - TAIL_TOKENS
-                                                  : 0;
-        begun = true;
         if (as_text && !open && (rc = tail_open(t, job, e)) == 0)
             open = true;
-        more = t->x.o->follow &&
-               (job->state == JOB_RUNNING || job->state == JOB_QUEUED || job->state == JOB_PAUSED);
+        more = t->x.o->follow && is_open(job);
         if (rc == 0)
             rc = as_text ? print_new_text(t, job, e) : print_new_ids(t, job, e);
         job_list_free(&jobs);
@@ -367,6 +378,31 @@ static int follow(struct tail *t, const char *word, struct err *e)
         if (more && rc == 0)
             nanosleep(&(struct timespec){ .tv_nsec = (long)(FOLLOW_SECONDS * 1e9) }, NULL);
     }
+    grown_close(&t->text);
+    t->from = t->at = 0;
+    return rc;
+}
+
+/* The same for the texts of several jobs, one after the other, as the verb text prints them. */
+static int follow_all(struct tail *t, const char *word, struct err *e)
+{
+    struct job_list l;
+    const bool given = options_given(t->x.o, "from");
+    size_t all = 0, i = 0;
+    if (jobs_from_word(t->x.s, word, &l, e))
+        return -1;
+    int rc = l.n ? jobs_in_chains(l.v, l.n, sizeof *l.v, itself, e)
+                 : err_set(e, ERR_INPUT, "there is no job %s", word);
+    for (size_t k = 0; k < l.n; k++)
+        all += l.v[k].tokens;
+    t->from = given ? t->x.o->from : all - MIN(all, (size_t)TAIL_TOKENS);
+    for (; i + 1 < l.n && t->from >= l.v[i].tokens && !(t->x.o->follow && is_open(&l.v[i])); i++)
+        t->from -= l.v[i].tokens;
+    if (l.n && !given && t->from > l.v[i].tokens)    /* texts after one that is still written */
+        t->from = l.v[i].tokens - MIN(l.v[i].tokens, (size_t)TAIL_TOKENS);
+    for (; i < l.n && rc == 0; i++)
+        rc = follow(t, l.v[i].id, e);
+    job_list_free(&l);
     return rc;
 }
 
@@ -376,8 +412,7 @@ int cmd_tail(const struct options *o, struct err *e)
     stop_signals_catch();
     if (store_from_options(&t.x.s, o, STORE_READ, e))
         return -1;
-    int rc = follow(&t, o->arg[0], e);
-    grown_close(&t.text);
+    int rc = follow_all(&t, o->arg[0], e);
     text_reader_close(&t.x.reader);
     store_close(t.x.s);
     return rc;
