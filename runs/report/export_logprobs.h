@@ -15,8 +15,8 @@ void token_logprobs_close(struct token_logprobs *l);
 
 /* TOKENS: an array with an object for each token. CHAT: the same as `content` of an object, as in an answer
  * of /v1/chat/completions. COMPLETION: parallel arrays. A token that was given has null. Tokens are texts as
- * they continue a text; bytes that are no code point alone become U+FFFD, and `bytes` has them. -inf is written as -9999, as vLLM
- * does. {0} is written as null. */
+ * they continue a text; bytes that are no code point alone become U+FFFD, and `bytes` has them. -inf is
+ * written as -9999, as vLLM does. {0} is written as null. */
 enum logprobs_form { LOGPROBS_TOKENS, LOGPROBS_CHAT, LOGPROBS_COMPLETION };
 int token_logprobs_put(struct json_writer *w, const char *key, const struct token_logprobs *l,
                        const struct tokenizer *t, enum logprobs_form form, struct err *e);

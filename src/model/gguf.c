@@ -380,9 +380,11 @@ static int parse(struct cursor *c)
         take_number(c, 8, "number of values", &n_values))
         return -1;
     if (n_tensors > GGUF_TENSORS_MAX)
-        return bad(c, 8, "%zu tensors, at most %d are allowed", (size_t)n_tensors, GGUF_TENSORS_MAX);
+        return bad(c, 8, "%zu tensors in a file of %zu bytes, at most %d are allowed", (size_t)n_tensors,
+                   c->size, GGUF_TENSORS_MAX);
     if (n_values > GGUF_VALUES_MAX)
-        return bad(c, 16, "%zu values, at most %d are allowed", (size_t)n_values, GGUF_VALUES_MAX);
+        return bad(c, 16, "%zu values in a file of %zu bytes, at most %d are allowed", (size_t)n_values,
+                   c->size, GGUF_VALUES_MAX);
     if (n_tensors > (c->size - 24) / 24 + 1 || n_values > (c->size - 24) / 13 + 1)
         return bad(c, 8, "%zu tensors and %zu values in a file of %zu bytes: it is cut short",
                    (size_t)n_tensors, (size_t)n_values, c->size);

@@ -296,8 +296,8 @@ static int header_read(int fd, const char *path, size_t size, char **json, size_
         return err_set(e, ERR_INPUT, "%s: header length (offset 0): found %zu, allowed are 2 to %d", path, *n,
                        HEADER_BYTES_MAX);
     if (*n > size - 8)
-        return err_set(e, ERR_INPUT, "%s: header length (offset 0): found %zu, but only %zu bytes follow: the "
-                       "file is cut short", path, *n, size - 8);
+        return err_set(e, ERR_INPUT, "%s: header length (offset 0): found %zu, but only %zu bytes follow: "
+                       "the file is cut short", path, *n, size - 8);
     *json = malloc(*n);
     if (!*json)
         return err_set(e, ERR_FAILED, "%s: out of memory for a header of %zu bytes", path, *n);
@@ -314,8 +314,8 @@ static int shard_read(struct tensors *ts, int i, const char *path, struct err *e
     if (tensors_open_shard(ts, (size_t)i, path, &size, e))
         return -1;
     if (size < 8)
-        return err_set(e, ERR_INPUT, "%s: %zu bytes, a safetensors file has at least 8: it is cut short", path,
-                       size);
+        return err_set(e, ERR_INPUT, "%s: %zu bytes, a safetensors file has at least 8: it is cut short",
+                       path, size);
     if (header_read(ts->fd[i], path, size, &json, &n, e))
         return -1;
     const int r = header_append(ts, i, path, json, n, size - 8 - n, e);

@@ -28,8 +28,8 @@ int tensors_take_text(struct tensors *ts, struct err *e);
  *     ...mlp.experts.gate_up_proj_bias     [E, 2 ffn], even elements are gate
  *     and the same of down_proj, whose rows are its own
  *
- * tensors_read gives blocks as GGUF files have them, and the rows of transposed matrices. The scales stay in the list, so that a fingerprint
- * covers them. */
+ * tensors_read gives blocks as GGUF files have them, and the rows of transposed matrices. The scales stay in
+ * the list, so that a fingerprint covers them. */
 int tensors_split_experts(struct tensors *ts, struct err *e);
 /* Whether a tensor has the scales of others, whose types count them. */
 bool tensor_is_dealt_scales(const struct tensor *t);

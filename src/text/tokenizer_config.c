@@ -86,7 +86,8 @@ static char *merge(size_t *n, const char *json, size_t n_json, const char *confi
     char *text = NULL;
     if (js_check_with_nul(&root, "tokenizer.json", json, n_json, &e) || js_kind(&root) != JS_OBJECT ||
         js_get(&root, "added_tokens", &added, &e) != 1 || js_kind(&added) != JS_ARRAY ||
-        js_check_with_nul(&other, "tokenizer_config.json", config, n_config, &e) || js_kind(&other) != JS_OBJECT ||
+        js_check_with_nul(&other, "tokenizer_config.json", config, n_config, &e) ||
+        js_kind(&other) != JS_OBJECT ||
         js_get(&other, "added_tokens_decoder", &decoder, &e) != 1 || js_kind(&decoder) != JS_OBJECT)
         return NULL;
     const size_t n_list = list_extra(&list, &decoder, &added);

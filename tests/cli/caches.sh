@@ -46,7 +46,8 @@ put "$A" "$G/tiny-Q4_K_M.gguf"
 python3 -c 'import sys
 text = lambda s: len(s).to_bytes(8, "little") + s
 head = b"GGUF\3\0\0\0" + bytes(8) + (1).to_bytes(8, "little")
-sys.stdout.buffer.write(head + text(b"general.type") + b"\x08\0\0\0" + text(b"mmproj"))' >"$G/mmproj-tiny-f16.gguf"
+data = head + text(b"general.type") + b"\x08\0\0\0" + text(b"mmproj")
+sys.stdout.buffer.write(data)' >"$G/mmproj-tiny-f16.gguf"
 means the_only_file_of_a_repository "$A" org/tiny-GGUF
 put "$B" "$G/Q8_0/tiny-Q8_0.gguf"
 check two_files_of_a_repository 2 \
