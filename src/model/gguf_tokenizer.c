@@ -46,6 +46,7 @@ struct vocabulary {
      * space before the text only where the file says so. As in llama.cpp */
     bool gemma4;
     bool scored;                         /* the merges follow from the scores */
+    bool repeats;                        /* several tokens have one text, which is the last one's id */
     uint32_t *slot; size_t slot_mask;    /* hash of the texts of the model's tokens: ids, NO_SLOT if empty */
     struct json_writer *w;
     struct err *e;
@@ -137,7 +138,8 @@ static int enter_texts(struct vocabulary *v)
     v->slot_mask = size - 1;
     for (size_t i = 0; i < v->n_model; i++) {
         uint32_t *slot = text_slot(v, v->text[i], (struct slice){ "", 0 });
-        *slot = *slot == NO_SLOT ? (uint32_t)i : *slot;
+        v->repeats |= *slot != NO_SLOT && v->text[i].n;
+        *slot = (uint32_t)i;             /* as in llama.cpp */
     }
     return 0;
 }
@@ -182,7 +184,8 @@ static void write_added(const struct vocabulary *v)
     static const char *const off[] = { "single_word", "lstrip", "rstrip", "normalized" };
     jw_open(v->w, "added_tokens", '[');
     for (size_t i = 0; i < v->n; i++) {
-        if (!is_added(v, i))
+        const bool repeated = v->repeats && i < v->n_model && find_text(v, v->text[i]) != i;
+        if (!is_added(v, i) || repeated)
             continue;
         jw_open(v->w, NULL, '{');
         jw_uint(v->w, "id", i);
@@ -197,6 +200,8 @@ static void write_added(const struct vocabulary *v)
 
 static void write_vocab(const struct vocabulary *v)
 {
+    if (v->repeats)
+        jw_bool(v->w, "repeats", true);
     fprintf(v->w->f, ", \"vocab\": {");
     for (size_t i = 0; i < v->n_model; i++) {
         if (i)

@@ -25,11 +25,11 @@ static int read_content(struct tokenizer *t, const struct json *v, size_t max, s
     return 0;
 }
 
-/* Enters the content of id into the hash; false if the hash already holds it. */
+/* Enters the content of id into the hash; false if the hash already holds it, and may not. */
 static bool enter(struct tokenizer *t, uint32_t id)
 {
     uint32_t *slot = tok_slot(t, t->pool.s + t->content[id].at, t->content[id].n);
-    const bool free_slot = *slot == NO_ID;
+    const bool free_slot = *slot == NO_ID || t->repeats;
     *slot = free_slot ? id : *slot;
     return free_slot;
 }
@@ -174,7 +174,7 @@ int tok_read_model(struct tokenizer *t, const struct json *v, size_t n_added, st
 {
     struct field f[] = { { "type" }, { "dropout" }, { "unk_token" }, { "continuing_subword_prefix" },
                          { "end_of_word_suffix" }, { "fuse_unk" }, { "byte_fallback" }, { "ignore_merges" },
-                         { "vocab", true }, { "merges", true }, { 0 } };
+                         { "vocab", true }, { "merges", true }, { "repeats" }, { 0 } };
     double dropout = 0;
     struct json type;
     int has_type = js_kind(v) == JS_OBJECT ? js_get(v, "type", &type, e) : 0;
@@ -185,6 +185,7 @@ int tok_read_model(struct tokenizer *t, const struct json *v, size_t n_added, st
     if (tok_fields(v, f, e) || (!field_null(&f[1]) && js_real(&f[1].v, 0, 0, &dropout, e)) ||
         refuse_text(&f[3], e) || refuse_text(&f[4], e) || tok_flag(&f[5], &t->fuse_unk, false, e) ||
         tok_flag(&f[6], &t->has_fallback, false, e) || tok_flag(&f[7], &t->ignore_merges, false, e) ||
+        tok_flag(&f[10], &t->repeats, false, e) ||
         read_vocab(t, &f[8].v, n_added, e) || read_merges(t, &f[9].v, e))
         return -1;
     t->unk = NO_ID;                      /* also where unk_token is no token of the vocabulary */

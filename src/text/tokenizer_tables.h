@@ -77,7 +77,7 @@ struct tokenizer {
     uint32_t *merge_to; size_t n_merges;          /* [rank]: result of that merge */
     uint32_t unk, byte_fallback[256];             /* NO_ID: none */
     uint32_t byte_id[256];         /* token of one byte (byte-level) or of one ASCII character */
-    bool fuse_unk, has_fallback, ignore_merges;
+    bool fuse_unk, has_fallback, ignore_merges, repeats;   /* repeats: tokens of a GGUF file may be equal */
 
     struct norm_step norm[TOK_STEPS_MAX]; size_t n_norm;
     /* the pre-tokenizer: splits with byte_level, or metaspace, or none */

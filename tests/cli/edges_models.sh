@@ -60,6 +60,12 @@ assert data.count(old) == 1
 whole = b"tokenizer.huggingface.json"            # else the vocabulary does not count
 data = data.replace(whole, whole[:-1] + b"x").replace(old, old[:8] + b"\0" * len(name))
 open(tmp + "/nul.gguf", "wb").write(data)
+same = sorted((t for t in v if t.isascii() and len(t) == 7), key=v.get)     # two tokens get one text
+first, last = (len(t).to_bytes(8, "little") + t.encode() for t in (same[0], same[-1]))
+data = open(gguf, "rb").read().replace(whole, whole[:-1] + b"x")
+open(tmp + "/twice.gguf", "wb").write(data.replace(first, last))
+open(tmp + "/twice", "w").write(same[-1])
+open(tmp + "/ids", "w").write(f"{v[same[-1]]}\n")
 def write(to, change):
     shutil.copytree(model, f"{tmp}/{to}")
     t = json.load(open(model + "/tokenizer.json"))
@@ -86,6 +92,11 @@ for m in nul.gguf json; do
     "$L" run -m "$TMP/$m" -p "The sea" -n 20 -s 1 -q >"$TMP/a" 2>"$TMP/err"
     [ -s "$TMP/a" ]; result "a_token_of_nul_in_$m" $? "$(cat "$TMP/err")"
 done
+
+"$L" tokenize -m "$TMP/twice.gguf" "$TMP/twice" 2>"$TMP/err" | tail -n +2 >"$TMP/a"
+same the_last_of_equal_tokens "$TMP/ids" "$TMP/a"
+"$L" run -m "$TMP/twice.gguf" -p "The sea" -n 20 -s 1 -q >"$TMP/a" 2>"$TMP/err"
+[ -s "$TMP/a" ]; result equal_tokens_are_read $? "$(cat "$TMP/err")"
 
 # ---- gpt-oss with experts of 16 and 32 bits: each transposed, gate and up in turn ----
 python3 - "$TMP" "$D" <<'P'

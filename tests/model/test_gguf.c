@@ -349,7 +349,6 @@ static const struct bad_model bad_models[] = {
     { "token 260 has the score NaN", true, { "score", 0, 0, NULL, { 0 } } },
     { "all tokens have one score and the file has no merges", true, { "score", 0, 1, NULL, { 0 } } },
     { "token 260 is not UTF-8", true, { "token", 0, 260, "\xff", { 0 } } },
-    { "the token is given twice", true, { "token", 0, 260, "a", { 0 } } },
     { "split.no: found 5", true, { "split.no", GGUF_U32, 5, NULL, { 0 } } },
     { "the first of 2 parts, whose name must end in", true, { "split.count", GGUF_U32, 2, NULL, { 0 } } },
     { "split.tensors.count: found 21, the parts have 20", true, { "split.tensors.count", GGUF_U32, 21, NULL,
@@ -528,6 +527,8 @@ static void values_that_no_text_needs_are_ignored(void)
         { 1, { "token_type", 0, -1, NULL, { 0 } } },
         { 1, { "token", 0, 3, "<0x-1>", { 0 } } },
         { 1, { "token", 0, 260, "", { 0 } } },
+        { 1, { "token", 0, 260, "a", { 0 } } },                /* two of one text */
+        { 0, { "token", 0, 260, "a", { 0 } } },
         { 0, { "token", 0, 260, "", { 0 } } },
         { 0, { "token", 0, 260, "\xe6\x97\xa5", { 0 } } },     /* a character of no byte */
         { 0, { "tokenizer.ggml.merges", RIG_MERGES, 0, "zz qq", { 0 } } },
