@@ -362,8 +362,8 @@ static int follow(struct tail *t, int64_t id, struct err *e)
             rc = err_set(e, ERR_AGAIN, "stopped by %s", stop_signal_name());
             break;
         }
-        if (job_from_word(t->x.s, word, &jobs, e))
-            return -1;
+        if ((rc = job_from_word(t->x.s, word, &jobs, e)) != 0)
+            break;
         const struct job *job = &jobs.v[0];
         if (as_text && !open && (rc = tail_open(t, job, e)) == 0)
             open = true;
