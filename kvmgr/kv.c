@@ -332,8 +332,8 @@ void kv_close(struct kv *kv)
     for (size_t i = 0; i < kv->n_runs; i++)
         run_drop(kv, kv->run[i]);
     free(kv->run);
-    state_close(kv->state);
     mem_free(kv->mark.copy, mark_bytes(kv));
+    state_close(kv->state);
     kv_free(kv, kv->shared, table_bytes(kv));
     free((void *)(uintptr_t)kv->heads);
     *kv = (struct kv){ 0 };

@@ -84,7 +84,8 @@ char *tensors_extend(struct tensors *ts, const char *file, size_t count, size_t 
         return err_set(e, ERR_INPUT, "%s: %zu tensors make more than %d with those of the other shards", file,
                        count, TENSORS_MAX), NULL;
     const size_t all = ts->n + count;
-    struct tensor *t = realloc(ts->t, (all ? all : 1) * sizeof *t);
+    /* names alone leave the list where it is: a view reads it */
+    struct tensor *t = ts->t && !count ? ts->t : realloc(ts->t, (all ? all : 1) * sizeof *t);
     if (t)
         ts->t = t;
     struct names *names = t ? malloc(sizeof *names + name_bytes) : NULL;
