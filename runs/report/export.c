@@ -124,7 +124,7 @@ struct exported {                        /* everything that is exported of one j
     const char *shown; size_t n_shown;   /* its answer; with --with-thinking all of it */
     struct counts counts; figure_lists list;
     bool drafts;                         /* the job may use some drafter */
-    bool repeats; struct noticed_repetition repetition;
+    bool repeats; struct repetition repetition;
     struct token_logprobs logprobs;
 };
 
@@ -184,8 +184,7 @@ static int read_exported(struct exporter *x, const struct item *i, struct export
              read_prompt(x, i, t, e) ||
              figures_read(&t->counts, t->list, i->store, i->job->id, e) ||
              token_logprobs_read(&t->logprobs, i->store, i->job, &t->params, e);
-    const bool is_short = i->job->tokens < LOOP_SCORE;
-    const int repeats = rc || is_short ? 0 : store_repetition(i->store, i->job->id, &t->repetition, e);
+    const int repeats = rc ? 0 : store_repetition(i->store, i->job->id, &t->repetition, e);
     t->repeats = repeats == 1;
     store_read_end(i->store);
     if (rc || repeats < 0)
@@ -209,7 +208,7 @@ static struct value stop_reason(const struct job *j, const struct job_params *p,
 /* Where the text began to repeat itself; null: nowhere. at: room for the rows of the value. */
 static struct value repetition_of(const struct exported *t, struct row at[4])
 {
-    const struct noticed_repetition *p = &t->repetition;
+    const struct repetition *p = &t->repetition;
     at[0] = (struct row){ "start", NULL, V_UINT(p->start) };
     at[1] = (struct row){ "period", NULL, V_UINT(p->period) };
     at[2] = (struct row){ "found", NULL, V_UINT(p->found) };

@@ -77,6 +77,18 @@ static int add_counters(struct report *r, struct err *e)
         if (m->source[0] && add_source(r, w, m, e))
             return -1;
     }
+    for (size_t i = 0; i < r->retakes.n; i++) {
+        const struct retake *x = &r->retakes.v[i];
+        if (x->at < r->job->parent_at)
+            continue;
+        r->sum.retakes++;
+        r->sum.cut += (double)(x->length - x->at);
+        for (size_t at = x->at, end; at < x->length; at = end) {
+            const size_t w = at / METRIC_WINDOW;
+            end = MIN(x->length, (w + 1) * METRIC_WINDOW);
+            r->window[MIN(w, r->n_windows - 1)].sum.cut += (double)(end - at);
+        }
+    }
     for (size_t i = 0; i < r->n_windows; i++)
         figures_complete(&r->window[i].sum, NULL, r->tree_fixed);
     figures_complete(&r->sum, r->list, r->tree_fixed);
@@ -411,7 +423,7 @@ static int read_job(struct report *r, struct stored *t, struct store *s, int64_t
         rc = store_input(s, id, &in, e) || store_metrics(s, id, &r->metrics, e) ||
              store_tokens(s, id, 0, r->job->tokens, &t->ids, &t->n, e) || store_spans(s, id, &t->spans, e) ||
              store_events(s, id, &r->events, e) || store_retakes(s, id, &r->retakes, NULL, e) ||
-             figures_retakes(&r->sum, s, id, e) || (rounds && store_rounds(s, id, &r->rounds, e)) ? -1 : 0;
+             (rounds && store_rounds(s, id, &r->rounds, e)) ? -1 : 0;
     store_read_end(s);
     r->json = in.parameters;
     r->metadata = in.metadata;

@@ -145,9 +145,10 @@ size_t report_full_windows(const struct report *r);
  * path. */
 void   report_name(const struct report *r, char *out, size_t size);
 
-/* Writes the members of --json-stats that follow from the statistics of a run, "seconds" to "windows". */
-void report_put_stats(struct json_writer *w, const struct draft_stats *s, double prefill_seconds,
-                      bool tree_fixed);
+/* Writes the members of --json-stats that follow from the statistics of a run, "seconds" to "windows".
+ * tokens: by how many the text grew. */
+void report_put_stats(struct json_writer *w, const struct draft_stats *s, size_t tokens,
+                      double prefill_seconds, bool tree_fixed);
 
 /* ---- rows and tables of sheets (report_sheet.c), which all formats have from here ---- */
 

@@ -75,13 +75,14 @@ static void put_identity(struct json_writer *w, const struct report *r)
     figures_json(w, &r->sum, "prompt_tokens", "cut_tokens", 0);
 }
 
-void report_put_stats(struct json_writer *w, const struct draft_stats *s, double prefill_seconds,
-                      bool tree_fixed)
+void report_put_stats(struct json_writer *w, const struct draft_stats *s, size_t tokens,
+                      double prefill_seconds, bool tree_fixed)
 {
     struct report_source source[N_DRAFTERS];
     struct report r = { .sum.prefill_seconds = prefill_seconds, .source = source };
     figures_add_stats(&r.sum, r.list, s);
     figures_complete(&r.sum, r.list, tree_fixed);
+    r.sum.cut = r.sum.tokens - (double)tokens;
     for (size_t i = 0; i < N_DRAFTERS; i++)
         if (s->source_drafted[i])
             source[r.n_sources++] = (struct report_source){

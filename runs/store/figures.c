@@ -211,28 +211,21 @@ void figures_complete(struct counts *c, figure_lists list, bool tree_fixed)
     c->drafts = list[LIST_REACHED][1];
 }
 
-int figures_retakes(struct counts *c, struct store *s, int64_t job, struct err *e)
-{
-    size_t n, cut;
-    if (store_retake_cost(s, job, &n, &cut, e))
-        return -1;
-    c->retakes = (double)n;
-    c->cut = (double)cut;
-    return 0;
-}
-
 int figures_read(struct counts *c, figure_lists list, struct store *s, int64_t job, struct err *e)
 {
     struct metric_list l = {0};
+    size_t n, cut;
     *c = (struct counts){ .speedup = NAN, .estimate = NAN };
     memset(list, 0, sizeof(figure_lists));
-    if (store_metrics(s, job, &l, e))
+    if (store_retake_cost(s, job, &n, &cut, e) || store_metrics(s, job, &l, e))
         return -1;
+    c->retakes = (double)n;
+    c->cut = (double)cut;
     for (size_t i = 0; i < l.n; i++)
         figures_count(c, list, &l.v[i]);
     figures_complete(c, list, false);
     metric_list_free(&l);
-    return figures_retakes(c, s, job, e);
+    return 0;
 }
 
 /* ---- values ---- */

@@ -82,8 +82,6 @@ void figures_add(struct counts *c, figure_lists list, const struct counts *more,
 void figures_complete(struct counts *c, figure_lists list, bool tree_fixed);
 /* Counts and completes a job of the store, as of a tree without a fixed shape: beta is undefined. */
 int  figures_read(struct counts *c, figure_lists list, struct store *s, int64_t job, struct err *e);
-/* Reads the counts of retakes alone. */
-int  figures_retakes(struct counts *c, struct store *s, int64_t job, struct err *e);
 
 /* A name that the table does not have is a bug, and fails an assertion. */
 const struct figure *figure_find(const char *name);

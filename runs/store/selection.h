@@ -29,7 +29,7 @@ struct selection {
     struct selection_term *v; size_t n;      /* n 0: every job */
     bool by_state; enum job_state state;
     const char *finish;                      /* finish_reason; NULL: any */
-    bool loops;                              /* only jobs in whose text a repetition was noticed */
+    bool loops;                              /* only jobs whose text has a repetition (store_repetition) */
     size_t shorter, longer;                  /* tokens of the text: below `shorter`, above `longer`; 0: any */
     size_t distinct; double distinct_below;  /* Distinct-n of the tokens, with this n; 0: any */
     bool no_requests;                        /* without words: not the jobs of requests to a server */

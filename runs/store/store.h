@@ -52,6 +52,7 @@
 #include "runs/store/selection.h"
 #include "src/base/base.h"
 #include "src/sample/logprob.h"
+#include "src/text/loop.h"
 #include "src/text/retake.h"
 
 struct store;
@@ -256,8 +257,8 @@ struct job {
     size_t settled;                      /* tokens that no retake takes back; SIZE_MAX: all (job_final) */
     size_t resumes;                      /* claims that found tokens */
     double rate;                         /* recent tokens per second while it runs; else, or if `gone`, 0 */
-    size_t made; double seconds;         /* tokens of this job's rounds, and seconds of decoding: sums of all
-                                          * attempts, equal to the counters "tokens" and "seconds" */
+    size_t made; double seconds;         /* tokens of this job's rounds that were not taken back, and seconds
+                                          * of decoding: sums of all attempts */
     const char *opening;                 /* the first characters of the prompt */
     const char *finish_reason, *stop_reason;   /* length, stop, repetition; NULL while unfinished */
     const char *error;                   /* of a failed job, or of a request that was refused; else NULL */
@@ -434,6 +435,8 @@ struct text_span { size_t start, n; const char *kind; int64_t parent; const char
 struct span_list { struct text_span *v; size_t n; struct strings *text; };
 int  store_spans(struct store *s, int64_t job, struct span_list *out, struct err *e);
 void span_list_free(struct span_list *l);
+/* Whether extend or fork gave a token. */
+bool token_is_given(const struct span_list *l, size_t token);
 
 /* The log-probabilities that jobs with --logprobs have, of the first n tokens, whose ids the caller gives:
  * (*out)[n][1 + best], free(*out). First the token itself, then the best ones, best first; id -1: not known,
@@ -468,12 +471,8 @@ struct round_list { struct round_row *v; size_t n; struct strings *text; };
 int  store_rounds(struct store *s, int64_t job, struct round_list *out, struct err *e);
 void round_list_free(struct round_list *l);
 
-/* The first repetition that a worker noticed in the text of a job, as its event tells it: token where it
- * begins, length of its period, token at which it was noticed. 1; 0: none; -1. */
-struct noticed_repetition { size_t start, period, found; };
-int  store_repetition(struct store *s, int64_t job, struct noticed_repetition *out, struct err *e);
-/* The event's text. */
-#define REPETITION_FORMAT "since token %zu, about every %zu tokens; noticed at token %zu"
+/* The first repetition that the loop rule finds in a text, as in a report. 1; 0: none; -1. */
+int  store_repetition(struct store *s, int64_t job, struct repetition *out, struct err *e);
 
 /* How many retakes the job has made after the tokens that it shares with others, and how many tokens they
  * took back. */

@@ -174,6 +174,10 @@ extern const struct db_rows db_numbers;              /* int64_t */
     void list##_free(struct list *l) { free(l->v); strings_free(l->text); *l = (struct list){0}; }
 /* For qsort: ascending by the int64_t that an element begins with. */
 int   by_number(const void *a, const void *b);
+/* The tokens that retakes took back from the rounds of the job in a row of `job`. */
+#define TAKEN_BACK(job) \
+    "(SELECT ifnull(sum(x.length - x.at), 0) FROM retake x WHERE x.job = " job ".id AND " \
+    "x.at >= ifnull(" job ".parent_at, 0))"
 /* Columns i .. i + 4 are OWNER_COLUMNS of a worker w. */
 #define OWNER_COLUMNS "w.host, w.boot, w.spaces, w.pid, w.start"
 void  column_owner(sqlite3_stmt *q, int i, struct owner *o);

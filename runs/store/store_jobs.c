@@ -291,7 +291,8 @@ static double stalled_seconds(struct store *s, const struct job *j, sqlite3_stmt
     X('t', finish_reason, "j.finish_reason") X('t', stop_reason, "j.stop_reason") X('t', error, "j.error") \
     X('i', parent, "j.parent") X('z', parent_at, "j.parent_at") X('r', created, "j.created") \
     X('r', started, "j.started") X('r', updated, "j.updated") X('r', ended, "j.ended") \
-    X('t', host, "w.host") X('i', pid, "w.pid") X('z', made, "j.made") X('r', seconds, "j.seconds") \
+    X('t', host, "w.host") X('i', pid, "w.pid") X('z', made, "j.made - " TAKEN_BACK("j")) \
+    X('r', seconds, "j.seconds") \
     X('t', opening, "j.opening") X('z', settled, "ifnull(j.settled, -1)") X('i', after, "c.after") \
     X('t', after_name, "CASE WHEN p.batch IS NULL THEN 'job ' || c.after WHEN p.batch = j.batch THEN " \
                        "ifnull(p.custom_id, 'job ' || p.id) ELSE '@' || pb.name || " \
@@ -379,14 +380,6 @@ int store_estimate(struct store *s, const struct job_list *l, double *seconds, s
         *seconds += (double)(j->wanted - j->tokens) / speed;
     }
     return 0;
-}
-
-int store_repetition(struct store *s, int64_t job, struct noticed_repetition *out, struct err *e)
-{
-    char text[200];
-    const int rc = db_read(s, e, "SELECT text FROM event WHERE job = ?1 AND kind = 'repetition' ORDER BY id "
-                           "LIMIT 1", "i>t", job, text, sizeof text);
-    return rc != 1 ? rc : sscanf(text, REPETITION_FORMAT, &out->start, &out->period, &out->found) == 3;
 }
 
 int store_counts(struct store *s, const char *batch, struct store_counts *out, struct err *e)

@@ -30,24 +30,22 @@ static int select_term(struct store *s, const struct selection_term *t, int64_t 
 
 /* Whether the selection takes the job, whatever its number. */
 #define TAKEN \
-    "(?1 IS NULL OR j.state = ?1) AND (?2 IS NULL OR j.finish_reason = ?2) AND (NOT ?3 OR " \
-    "j.finish_reason = 'repetition' OR EXISTS (SELECT 1 FROM event v WHERE v.job = j.id AND " \
-    "v.kind = 'repetition')) AND (?4 = 0 OR j.tokens < ?4) AND (?5 = 0 OR j.tokens > ?5)"
+    "(?1 IS NULL OR j.state = ?1) AND (?2 IS NULL OR j.finish_reason = ?2) AND (?3 = 0 OR j.tokens < ?3) " \
+    "AND (?4 = 0 OR j.tokens > ?4)"
 #define TAKEN_VALUES(sel) \
-    sel->by_state ? job_state_name(sel->state) : NULL, sel->finish, sel->loops, sel->shorter, sel->longer
+    sel->by_state ? job_state_name(sel->state) : NULL, sel->finish, sel->shorter, sel->longer
 
 /* Keep ids[0..*n), ascending and once each, that the selection takes. */
 static int filter_ids(struct store *s, const struct selection *sel, int64_t *ids, size_t *n, struct err *e)
 {
-    const bool narrow = sel->n && (sel->by_state || sel->finish || sel->loops || sel->shorter ||
-                                   sel->longer);
+    const bool narrow = sel->n && (sel->by_state || sel->finish || sel->shorter || sel->longer);
     size_t kept = 0;
     if (*n)
         qsort(ids, *n, sizeof *ids, by_number);
     for (size_t i = 0; i < *n; i++) {
         int keep = i == 0 || ids[i] != ids[i - 1];
         if (keep && narrow)
-            keep = db_read(s, e, "SELECT 1 FROM job j WHERE j.id = ?6 AND " TAKEN, "ttdzzi",
+            keep = db_read(s, e, "SELECT 1 FROM job j WHERE j.id = ?5 AND " TAKEN, "ttzzi",
                            TAKEN_VALUES(sel), ids[i]);
         if (keep < 0)
             return -1;
@@ -58,25 +56,29 @@ static int filter_ids(struct store *s, const struct selection *sel, int64_t *ids
     return 0;
 }
 
-/* Keep ids[0..*n) whose texts --distinct-below takes. A text that is too short to have the figure is not
- * taken. */
-static int filter_distinct(struct store *s, const struct selection *sel, int64_t *ids, size_t *n,
+/* Keep ids[0..*n) whose texts --loops and --distinct-below take. Given tokens count for neither. A text that
+ * is too short to have the figure is not taken. */
+static int filter_texts(struct store *s, const struct selection *sel, int64_t *ids, size_t *n,
                            struct err *e)
 {
     size_t kept = 0;
     int rc = 0;
     for (size_t i = 0; i < *n && rc == 0; i++) {
         struct distinct d = {0};
-        int32_t *token;
-        size_t n_tokens;
-        if (store_tokens(s, ids[i], 0, SIZE_MAX, &token, &n_tokens, e))
-            return -1;
-        rc = distinct_open(&d, e);
+        struct repetition found;
+        struct span_list spans = {0};
+        int32_t *token = NULL;
+        size_t n_tokens = 0;
+        const int loops = sel->loops ? store_repetition(s, ids[i], &found, e) : 1;
+        if (loops < 0 || (sel->distinct && (store_tokens(s, ids[i], 0, SIZE_MAX, &token, &n_tokens, e) ||
+                                            store_spans(s, ids[i], &spans, e) || distinct_open(&d, e))))
+            rc = -1;
         for (size_t k = 0; k < n_tokens && rc == 0; k++)
-            rc = distinct_symbol(&d, (uint32_t)token[k], e);
-        if (rc == 0 && distinct_ratio(&d, sel->distinct) < sel->distinct_below)
+            rc = token_is_given(&spans, k) ? 0 : distinct_symbol(&d, (uint32_t)token[k], e);
+        if (rc == 0 && loops && (!sel->distinct || distinct_ratio(&d, sel->distinct) < sel->distinct_below))
             ids[kept++] = ids[i];
         distinct_close(&d);
+        span_list_free(&spans);
         free(token);
     }
     *n = kept;
@@ -91,12 +93,12 @@ int store_select(struct store *s, const struct selection *sel, int64_t **ids, si
     for (size_t i = 0; i < sel->n && rc == 0; i++)
         rc = select_term(s, &sel->v[i], ids, n, e);
     if (rc == 0 && sel->n == 0)
-        rc = db_ids(s, e, ids, n, "SELECT 0, j.id FROM job j WHERE " TAKEN " AND (NOT ?6 OR NOT EXISTS "
-                    "(SELECT 1 FROM request q WHERE q.job = j.id))", "ttdzzd", TAKEN_VALUES(sel),
+        rc = db_ids(s, e, ids, n, "SELECT 0, j.id FROM job j WHERE " TAKEN " AND (NOT ?5 OR NOT EXISTS "
+                    "(SELECT 1 FROM request q WHERE q.job = j.id))", "ttzzd", TAKEN_VALUES(sel),
                     sel->no_requests);
     rc = db_end(s, rc ? rc : filter_ids(s, sel, *ids, n, e), e);
-    if (rc == 0 && sel->distinct)
-        rc = filter_distinct(s, sel, *ids, n, e);
+    if (rc == 0 && (sel->distinct || sel->loops))
+        rc = filter_texts(s, sel, *ids, n, e);
     if (rc) {
         free(*ids);
         *ids = NULL;

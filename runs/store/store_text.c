@@ -452,3 +452,32 @@ int store_mark_shared(struct store *s, struct job_list *l, struct err *e)
     }
     return db_end(s, MIN(rc, 0), e);
 }
+
+bool token_is_given(const struct span_list *l, size_t token)
+{
+    bool given = false;
+    for (size_t i = 0; i < l->n && !given; i++) {
+        const struct text_span *g = &l->v[i];
+        given = strcmp(g->kind, "given") == 0 && token >= g->start && token - g->start < g->n;
+    }
+    return given;
+}
+
+int store_repetition(struct store *s, int64_t job, struct repetition *out, struct err *e)
+{
+    struct span_list spans = {0};
+    struct loop *rule = NULL;
+    int32_t *ids = NULL;
+    size_t n = 0;
+    int rc = store_tokens(s, job, 0, SIZE_MAX, &ids, &n, e) || store_spans(s, job, &spans, e) ||
+             loop_open(&rule, e) ? -1 : 0;
+    for (size_t i = 0; i < n && rc == 0; i++)
+        if (token_is_given(&spans, i))
+            loop_given(rule, ids[i]);
+        else if (loop_token(rule, ids[i]))
+            rc = loop_current(rule, out);
+    loop_close(rule);
+    span_list_free(&spans);
+    free(ids);
+    return rc;
+}

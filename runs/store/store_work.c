@@ -433,7 +433,8 @@ static int write_end(struct store *s, const struct claim *c, size_t tokens, cons
                   "idle = CASE WHEN ?6 THEN idle ELSE max(idle - 1, 0) END WHERE id = ?1; "
                   "DELETE FROM snapshot WHERE job = ?1 AND ?6; "
                   "INSERT OR REPLACE INTO speed (host, model, tokens_per_second) SELECT ?9, model, "
-                  "made / seconds FROM job WHERE id = ?1 AND state = 'done' AND made > 0 AND seconds > 0",
+                  "(made - " TAKEN_BACK("job") ") / seconds FROM job WHERE id = ?1 AND state = 'done' AND "
+                  "made > 0 AND seconds > 0",
                   "ittttdrht", c->job, state, end->finish_reason, end->stop_reason, end->error, over,
                   wall_seconds(), end->sha, s->self.host) ||
            event_add(s, e, c->job, ATTEMPT_NOW, over ? state : "released", "at token %zu%s%.100s", tokens,

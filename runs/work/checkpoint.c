@@ -150,14 +150,15 @@ static void gather(struct checkpoint *c, struct commit *b)
     c->dirty_to = 0;
 }
 
-/* Update the rate: tokens per second, averaged over about ten seconds. */
-static void update_rate(struct checkpoint *c, size_t n, double now)
+/* Update the rate: tokens of text per second, averaged over about ten seconds. n: by how many tokens the text
+ * has grown, below 0 after a retake. */
+static void update_rate(struct checkpoint *c, double n, double now)
 {
     double dt = now - c->last_start;
     if (!c->begun || dt <= 0)            /* the time before the first token was prefill */
         return;
     double keep = c->rate > 0 ? 10 / (10 + dt) : 0;
-    c->rate = keep * c->rate + (1 - keep) * (double)n / dt;
+    c->rate = MAX(keep * c->rate + (1 - keep) * n / dt, 0.0);
 }
 
 /* Make a part for every job that has something to commit. The caller holds the lock. */
@@ -175,7 +176,7 @@ static size_t gather_all(struct committer *k, double now)
             c->flushes_done = c->part_flushes;
             continue;
         }
-        update_rate(c, b.n, now);
+        update_rate(c, (double)(c->base + c->n_put) - (double)c->claim.end.tokens, now);
         b.rate = c->rate;
         c->last_start = now;
         c->in_commit = true;

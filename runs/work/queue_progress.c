@@ -16,15 +16,15 @@ static const double LINE_SECONDS = 1, JSON_SECONDS = 5;
 struct queue_view {
     size_t jobs, done, failed, running;  /* `done` counts failed ones, too */
     size_t tokens, wanted;
-    double rate, left;                   /* tokens per second; seconds, < 0: not known */
+    double rate;                         /* tokens per second; 0: not known */
 };
 
-static struct queue_view view_of(const struct queue_progress *q, const struct store_counts *n)
+static struct queue_view view_of(struct queue_progress *q, const struct store_counts *n)
 {
     const size_t *was = q->before.jobs;
+    q->rate = n->rate > 0 ? n->rate : q->rate;
     struct queue_view v = { .failed = n->jobs[JOB_FAILED] - MIN(n->jobs[JOB_FAILED], was[JOB_FAILED]),
-                            .running = n->jobs[JOB_RUNNING], .rate = n->rate,
-                            .left = n->rate > 0 ? (double)n->open_tokens / n->rate : -1 };
+                            .running = n->jobs[JOB_RUNNING], .rate = q->rate };
     const size_t over = n->jobs[JOB_DONE] + n->jobs[JOB_FAILED];
     v.done = over - MIN(over, was[JOB_DONE] + was[JOB_FAILED]);
     v.jobs = v.done + n->jobs[JOB_QUEUED] + n->jobs[JOB_RUNNING];
@@ -36,18 +36,20 @@ static struct queue_view view_of(const struct queue_progress *q, const struct st
 /* "@book: 12 of 350 jobs (1 failed), 4096 of 70000 tokens (5.9 %), 850.3 tokens/s, 1:23 left" */
 static void put_text(char *out, size_t size, const struct queue_progress *q, const struct queue_view *v)
 {
-    char name[77] = "", failed[40] = "", left[32] = "-";
+    char name[77] = "", failed[40] = "", left[32], speed[80] = "";
     if (q->batch)
         terminal_text(name, sizeof name, q->batch);
     if (v->failed)
         snprintf(failed, sizeof failed, " (%zu failed)", v->failed);
-    if (v->left >= 0)
-        duration_text(left, v->left);
-    snprintf(out, size, "%s%s%s%zu of %zu %s%s, %zu of %zu %s (%.1f %%), %.1f tokens/s, %s left",
+    if (v->rate > 0) {
+        duration_text(left, (double)(v->wanted - v->tokens) / v->rate);
+        snprintf(speed, sizeof speed, ", %.1f tokens/s, %s left", v->rate, left);
+    }
+    snprintf(out, size, "%s%s%s%zu of %zu %s%s, %zu of %zu %s (%.1f %%)%s",
              q->batch ? "@" : "", name, q->batch ? ": " : "", v->done, v->jobs,
              plural(v->jobs, "job", "jobs"), failed, v->tokens, v->wanted,
              plural(v->wanted, "token", "tokens"),
-             v->wanted ? 100.0 * (double)v->tokens / (double)v->wanted : 100.0, v->rate, left);
+             v->wanted ? 100.0 * (double)v->tokens / (double)v->wanted : 100.0, speed);
 }
 
 static void show_json(const struct queue_progress *q, const struct queue_view *v)
@@ -64,8 +66,8 @@ static void show_json(const struct queue_progress *q, const struct queue_view *v
     jw_uint(&w, "waiting", v->jobs - v->done - v->running);
     if (q->memory)
         jw_uint(&w, "memory_bytes", q->memory);
-    jw_format(&w, "tokens_per_second", "%.3f", v->rate);
-    jw_format(&w, "eta_seconds", "%.1f", v->left >= 0 ? v->left : NAN);
+    jw_format(&w, "tokens_per_second", "%.3f", v->rate > 0 ? v->rate : NAN);
+    jw_format(&w, "eta_seconds", "%.1f", v->rate > 0 ? (double)(v->wanted - v->tokens) / v->rate : NAN);
     jw_end(&w);
 }
 

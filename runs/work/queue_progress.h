@@ -21,6 +21,7 @@ struct queue_progress {
     void *ctx;
     size_t memory;                       /* bytes that the worker has reserved; 0: not known */
     struct store_counts before;          /* at the first call; a batch: 0 */
+    double rate;                         /* the last one that was known, which holds between two jobs */
 };
 
 /* "7 @book/ch1", as messages name a job; `out`. j may be NULL. */

@@ -95,16 +95,6 @@ void replay_close(struct replay *y)
     *y = (struct replay){0};
 }
 
-bool token_is_given(const struct span_list *l, size_t token)
-{
-    bool given = false;
-    for (size_t i = 0; i < l->n && !given; i++) {
-        const struct text_span *g = &l->v[i];
-        given = strcmp(g->kind, "given") == 0 && token >= g->start && token - g->start < g->n;
-    }
-    return given;
-}
-
 bool replay_token(struct replay *y, int32_t id, const char **bytes, size_t *n)
 {
     const bool given = token_is_given(&y->spans, y->at++);

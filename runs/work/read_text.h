@@ -28,9 +28,6 @@ int  job_parts_read(struct job_parts *p, struct store *s, int64_t job, const cha
 void job_parts_close(struct job_parts *p);
 static inline struct job_params *job_parts_last(const struct job_parts *p) { return &p->v[p->n - 1].params; }
 
-/* Whether extend or fork gave a token. */
-bool token_is_given(const struct span_list *l, size_t token);
-
 /* The emission of a stored token list, under the rules in the job's parameters. {0} is closed. */
 struct replay {
     struct emit_rules *rules;            /* of each part */

@@ -379,7 +379,8 @@ static int send_token(struct task *t, int32_t id, bool new_text, struct err *e)
         if (current && m->finish != FINISH_STOP && retaking_rule(t, &p))
             return 0;
         if (current) {
-            snprintf(note, sizeof note, REPETITION_FORMAT, p.start, p.period, p.found);
+            snprintf(note, sizeof note, "since token %zu, about every %zu tokens; noticed at token %zu",
+                     p.start, p.period, p.found);
             checkpoint_note(t->checkpoint, "repetition", note);
             repetition_notice(t, &p);
         }

@@ -139,7 +139,7 @@ static int write_stats(const struct run *r, const struct work_result *x, struct 
     jw_uint(&w, "prompt_tokens", r->n_prompt);
     jw_uint(&w, "tokens", x->tokens);
     jw_uint(&w, "from", x->tokens_before);
-    report_put_stats(&w, s, x->prefill_seconds, r->fixed_tree);
+    report_put_stats(&w, s, x->tokens - MIN(x->tokens, x->tokens_before), x->prefill_seconds, r->fixed_tree);
     if (s->to_host)                          /* ids and scores; logits stay on the device */
         jw_format(&w, "device_to_host_bytes_per_round", "%.1f", (double)s->to_host / (double)s->rounds);
     jw_end(&w);

@@ -115,8 +115,10 @@ static int print_start(const struct shift *h, struct err *e)
         return 0;
     if (store_model_uses(h->store, &uses, e))
         return -1;
-    for (size_t i = 0; i < uses.n; i++) {
-        models += uses.v[i].open > 0;
+    for (size_t i = 0, k; i < uses.n; i++) {
+        for (k = 0; k < i && !(uses.v[k].open && strcmp(uses.v[k].model, uses.v[i].model) == 0);)
+            k++;                         /* a job that has not begun knows the path alone */
+        models += uses.v[i].open && k == i;
         model = model || !uses.v[i].open ? model : &uses.v[i];
     }
     terminal_text(shown, sizeof shown, model ? model->model : "none");

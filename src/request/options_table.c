@@ -448,7 +448,7 @@ const struct option options_table[] = {
     { "finish", "", "REASON", VERBS_SELECT, TEXT, F(finish), STORE, 0,
       "Select jobs whose text ended by length, stop or repetition." },
     { "loops", "", NULL, VERBS_SELECT, FLAG, F(loops), STORE, 0,
-      "Select jobs whose text repeats itself, as --on-loop warn and stop find it." },
+      "Select jobs whose text repeats itself: those of which report shows loops." },
     { "shorter-than", "", "N", VERBS_SELECT, SIZE, F(shorter), STORE, 0,
       "Select jobs whose text has fewer than N tokens.", .min = 1, .max = BIG },
     { "longer-than", "", "N", VERBS_SELECT, SIZE, F(longer), STORE, 0,

@@ -409,7 +409,7 @@ static void statistics_equal_a_log(void)
             size_t bytes;
             FILE *f = open_memstream(&text, &bytes);
             struct json_writer w = jw_begin(f, JW_LINE, 0);
-            report_put_stats(&w, &d.stats, 0, s.draft.n_width > 0);
+            report_put_stats(&w, &d.stats, (size_t)d.stats.tokens, 0, s.draft.n_width > 0);
             jw_end(&w);
             fclose(f);
             struct json root, *j = &root;
