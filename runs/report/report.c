@@ -1,6 +1,6 @@
 /* Reads the figures of jobs from the store and derives the rest: counters by window, Distinct-n and
- * repetitions of the text, speedups. Start at reports_open; read_job is the part that talks to the store.
- * Groups and labels are in report_group.c. */
+ * repetitions of the text. Start at reports_open; read_job is the part that talks to the store.
+ * Groups, baselines and labels are in report_group.c. */
 #include "runs/report/report.h"
 
 #include <math.h>
@@ -351,7 +351,7 @@ static int add_members(struct report *r, const char *prefix, const struct json *
  * count as parameters, too. */
 static int add_parameters(struct report *r, struct err *e)
 {
-    struct json root, drafting, tree, key, v;
+    struct json root, drafting, key, v;
     struct err ignored;
     if (!is_object(&root, r->json)) {
         free(r->json);
@@ -370,8 +370,11 @@ static int add_parameters(struct report *r, struct err *e)
         if (rc)
             return -1;
     }
-    r->tree_fixed = js_get(&root, "drafting", &drafting, &ignored) == 1 && js_kind(&drafting) == JS_OBJECT &&
-                    js_get(&drafting, "tree", &tree, &ignored) == 1 && js_count(&tree) > 0;
+    if (js_get(&root, "drafting", &drafting, &ignored) == 1 && js_kind(&drafting) == JS_OBJECT) {
+        r->tree_fixed = js_get(&drafting, "tree", &v, &ignored) == 1 && js_count(&v) > 0;
+        r->unique |= js_get(&drafting, "verifier", &v, &ignored) == 1 && js_is(&v, "paper");
+        r->undrafted = js_get(&drafting, "drafter", &v, &ignored) == 1 && js_is(&v, "none");
+    }
     return is_object(&root, r->metadata) ? add_members(r, "metadata", &root, e) : 0;
 }
 
@@ -414,6 +417,7 @@ static int read_job(struct report *r, struct stored *t, struct store *s, int64_t
                     struct err *e)
 {
     struct job_input in = {0};
+    struct part_list parts = {0};
     if (store_read_begin(s, e))
         return -1;
     int rc = store_jobs(s, &id, 1, &r->row, e);
@@ -423,8 +427,12 @@ static int read_job(struct report *r, struct stored *t, struct store *s, int64_t
         rc = store_input(s, id, &in, e) || store_metrics(s, id, &r->metrics, e) ||
              store_tokens(s, id, 0, r->job->tokens, &t->ids, &t->n, e) || store_spans(s, id, &t->spans, e) ||
              store_events(s, id, &r->events, e) || store_retakes(s, id, &r->retakes, NULL, e) ||
+             store_parts(s, id, &parts, e) ||
              (rounds && store_rounds(s, id, &r->rounds, e)) ? -1 : 0;
     store_read_end(s);
+    r->unique = parts.n > 0;
+    part_list_free(&parts);
+    sha256_of(r->prompt, in.prompt_ids, in.n_prompt * sizeof *in.prompt_ids);
     r->json = in.parameters;
     r->metadata = in.metadata;
     in.parameters = in.metadata = NULL;
@@ -471,33 +479,6 @@ static int read_report(struct report *r, struct store *s, int64_t id, const stru
 
 /* ---- several reports ---- */
 
-static bool same_text(const char *a, const char *b) { return strcmp(a ? a : "", b ? b : "") == 0; }
-
-/* Whether the speeds of the jobs can be compared. */
-static bool comparable(const struct report *x, const struct report *y)
-{
-    const struct job *j = x->job, *k = y->job;
-    return same_text(x->db, y->db) && j->prompt_tokens == k->prompt_tokens && j->tokens == k->tokens &&
-           same_text(j->model, k->model) && same_text(j->numerics, k->numerics);
-}
-
-/* The last plain job of the list that compares with a job counts. */
-static void find_speedups(struct reports *l)
-{
-    for (struct report *r = l->v; r < l->v + l->n; r++) {
-        const bool plain = r->sum.drafted == 0 && r->sum.rows == r->sum.rounds;
-        if (plain || r->job->state != JOB_DONE || !ran_alone(&r->sum))
-            continue;
-        for (const struct report *p = l->v + l->n; p-- > l->v && !r->plain;)
-            if (p->sum.drafted == 0 && p->sum.rows == p->sum.rounds && p->sum.rounds > 0 &&
-                p->job->state == JOB_DONE && p->job->numerics && ran_alone(&p->sum) && comparable(r, p)) {
-                r->sum.speedup =
-                    figure(&r->sum, "tokens_per_second") / figure(&p->sum, "tokens_per_second");
-                r->plain = p->job->id;
-            }
-    }
-}
-
 int reports_open(struct reports *l, const struct report_from *from, size_t n, const struct report_options *o,
                  struct err *e)
 {
@@ -519,7 +500,7 @@ int reports_open(struct reports *l, const struct report_from *from, size_t n, co
         }
     text_reader_close(&h);
     if (rc >= 0) {
-        find_speedups(l);
+        reports_find_speedups(l);
         rc = o->by ? reports_group(l, e) : 0;
     }
     if (rc == 0)

@@ -10,12 +10,12 @@
  * the job's model. The store has it; of a job of an older longhand they are null when the model's folder is
  * gone.
  *
- * Speedup is measured where the report includes a plain job, written one token at a time, of the same
- * model, arithmetic, prompt length and text length. Otherwise it is estimated, and called an estimate,
- * from the one-row passes that the planner measured while it wrote the text. A job that shared its passes
- * with other jobs is charged its share of each pass by rows (`seconds`), which says little about the time
- * that it would take alone: such a job has no speedup, neither measured nor estimated, and its speed is
- * marked (ran_alone).
+ * Speedup is measured against a baseline: a job of the report with --drafter none that wrote the same text,
+ * from the same prompt, with the same seed, sample, model, arithmetic and parameters. A job without one has
+ * no speedup, but a command that makes one. What its one-row passes tell is called an estimate. A job that
+ * shared its passes with other jobs is charged its share of each pass by rows (`seconds`), which says
+ * little about the time that it would take alone: such a job has no speedup, neither measured nor estimated,
+ * and its speed is marked (ran_alone).
  *
  * Texts, names and messages come from outside. Tables show what is not printable as \xNN or \u{...}. CSV
  * cells that a spreadsheet would take for a formula begin with an apostrophe. Pages are escaped, load
@@ -54,20 +54,23 @@ struct report {
     const struct job *job;               /* in `row` */
     const char *db;                      /* the path of its database when there are several, else NULL */
     char *json, *metadata;               /* the stored parameters, an object; the metadata, or NULL */
+    uint8_t prompt[SHA256_BYTES];        /* of its token ids */
+    bool unique;         /* with --verifier paper, or parameters that changed: no plain job writes the text */
     struct report_parameter *parameter; size_t n_parameters;
     size_t tokens, given;                /* generated tokens; tokens that extend and fork added */
     struct counts sum;
     figure_lists list;
     struct report_source *source; size_t n_sources;
     struct report_window *window; size_t n_windows;
-    bool tree_fixed, has_words;
+    bool tree_fixed, undrafted;          /* --tree; --drafter none */
+    bool has_words;
     size_t n_words;
     struct report_repetition *repetition; size_t n_repetitions;
     struct repeats repeats;              /* of the words; the phrases that the text repeats */
     struct round_list rounds;            /* with report_options.rounds */
     struct event_list events;
     struct retakes retakes;
-    int64_t plain;                       /* the plain job of a measured speedup */
+    int64_t plain;                       /* the baseline; 0: none */
     struct metric_list metrics;          /* owns the names of the sources */
     const char *no_text;                 /* why no words are known, or NULL */
 };
@@ -94,18 +97,18 @@ const char *report_own(struct report_value *v, const struct job *j, size_t i);
 /* Means over the jobs with the same values of the parameters that they are grouped by. n counts the jobs for
  * which the figure is defined. Distinct-n is compared only when all jobs have the same length: the last
  * DISTINCT_MAX figures are left out otherwise. */
-enum { GROUP_SPEED, GROUP_SPEEDUP, GROUP_FIGURES = 5 + DISTINCT_MAX };     /* the first two are marked */
+enum { GROUP_SPEED, GROUP_SPEEDUP, GROUP_FIGURES = 5 + DISTINCT_MAX };
 struct reports;
 extern const struct figure_column report_group_columns[GROUP_FIGURES];
 size_t report_group_figures(const struct reports *l);
 /* Half of the 95 % confidence interval of the mean of n values with this sample standard deviation, by
  * Student's t. NAN for n < 2. */
 double report_interval(size_t n, double sd);
-struct report_figure_sum { size_t n; double mean, sd; };  /* sd: sample standard deviation, NAN for n < 2 */
+/* sd: sample standard deviation; low, high: 95 % interval of the mean, of speedups. NAN for n < 2. */
+struct report_figure_sum { size_t n; double mean, sd, low, high; };
 struct report_group {
     const struct report_value *value;    /* [n_by] */
     const size_t *job; size_t n;         /* places in reports.v, ascending */
-    size_t estimated;                    /* jobs whose speedup is an estimate */
     size_t shared;                       /* jobs that shared passes with other jobs */
     struct report_figure_sum figure[GROUP_FIGURES];
 };
@@ -126,7 +129,8 @@ int reports_open(struct reports *l, const struct report_from *from, size_t n, co
                  struct err *e);
 void reports_close(struct reports *l);
 
-/* The two steps of reports_open after the jobs are read (report_group.c). */
+/* The steps of reports_open after the jobs are read (report_group.c). */
+void reports_find_speedups(struct reports *l);
 int  reports_group(struct reports *l, struct err *e);
 void reports_find_differences(struct reports *l);
 const char *report_value_text(const struct report_value *v);
@@ -135,8 +139,9 @@ struct value report_value(const struct report_value *v);     /* for a sheet */
  * does. */
 void report_group_label(const struct reports *l, const struct report_group *g, char *out, size_t size);
 void report_label(const struct reports *l, const struct report *r, char *out, size_t size);
-/* Whether the best speedup is an estimate. Renderers mark it with ~. */
-bool report_is_estimate(const struct report *r);
+/* The command that makes the baseline of a job, in `out`; NULL: it has one, or can have none. */
+enum { REPORT_COMMAND = 300 };
+const char *report_baseline_command(char out[REPORT_COMMAND], const struct report *r);
 /* The share of the job's rounds that had n jobs. NAN: not known. */
 double report_with(const struct report *r, size_t n);
 /* The windows without a last one that is shorter. */
@@ -154,21 +159,24 @@ void report_put_stats(struct json_writer *w, const struct draft_stats *s, size_t
 
 enum { REPORT_ROWS_MAX = 32 };
 /* Texts that rows borrow, and what the tables with such a struct need while they are printed. */
-struct report_texts { char company[600], plain[64]; };
+struct report_texts { char company[600], plain[64], drafts[100], command[REPORT_COMMAND]; };
 struct report_retakes { const struct retakes *l; size_t from; char title[120], line[SHEET_TEXT]; };
 struct report_parameters { const struct report *r; struct report_value own; };
 struct report_windows { const struct report *r; size_t each; bool all; };
 struct report_jobs {
     const struct reports *l;
-    bool linked, named;
-    size_t estimates, shares;            /* of the marks ~ and SHARED_MARK */
-    char name[600], label[300], link[64];
+    bool linked, named, lacking;         /* lacking: some job needs a baseline */
+    size_t shares;                       /* of the mark SHARED_MARK */
+    char name[600], label[300], link[64], drafts[100], command[REPORT_COMMAND];
 };
+enum { GROUP_DEPTHS = 16 };
 struct report_groups {
     const struct reports *l;
-    struct row sum[GROUP_FIGURES][4];
-    char unit[GROUP_FIGURES][64];
-    size_t fewer, estimated, shared;     /* figures that fewer jobs have; jobs */
+    struct row sum[GROUP_FIGURES][6];
+    char unit[GROUP_FIGURES][64], depth[GROUP_DEPTHS][24], drafts[100];
+    char more[40], command[REPORT_COMMAND];
+    size_t depths;                       /* that some job reached, at most GROUP_DEPTHS */
+    size_t shared, lacking;              /* jobs */
 };
 
 void report_speed_rows(struct row out[REPORT_ROWS_MAX], struct report_texts *t, const struct report *r);

@@ -1,5 +1,5 @@
-/* Compares jobs by their parameters: groups for --by, and labels of what differs between jobs. Start at
- * reports_group and reports_find_differences. */
+/* Compares jobs by their parameters: groups for --by, baselines of speedups, and labels of what differs
+ * between jobs. Start at reports_group, reports_find_speedups and reports_find_differences. */
 #include "runs/report/report.h"
 
 #include <inttypes.h>
@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "src/model/model_caches.h"
+#include "src/request/job_params.h"
+#include "src/sample/coin.h"
 
 static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memory for the report"); }
 
@@ -81,7 +83,7 @@ struct value report_value(const struct report_value *v)
 
 const struct figure_column report_group_columns[GROUP_FIGURES] = {
     { "tokens_per_second", "tokens/s", 1 },
-    { "best_speedup", "speedup", 2 },
+    { "speedup", "speedup", 2 },
     { "mean_acceptance_length", "acceptance length", 2 },
     { "alpha", "alpha", 4 },
     { "repetitions", "loops", 2 },
@@ -94,11 +96,6 @@ const struct figure_column report_group_columns[GROUP_FIGURES] = {
 size_t report_group_figures(const struct reports *l)
 {
     return l->equal_lengths ? GROUP_FIGURES : GROUP_FIGURES - DISTINCT_MAX;
-}
-
-bool report_is_estimate(const struct report *r)
-{
-    return !isfinite(r->sum.speedup) && isfinite(r->sum.estimate);
 }
 
 size_t report_full_windows(const struct report *r)
@@ -139,27 +136,45 @@ double report_interval(size_t n, double sd)
     return t * sd / sqrt((double)n);
 }
 
-static struct report_figure_sum figure_sum(const struct reports *l, const struct report_group *g, size_t f)
+static int by_size(const void *a, const void *b)
 {
-    struct report_figure_sum s = { .mean = NAN, .sd = NAN };
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The interval of the mean of n speedups: percentiles of the means of samples that are drawn, with a fixed
+ * seed, from the pairs of job and baseline (paired bootstrap). */
+static void find_interval(struct report_figure_sum *s, const double *x)
+{
+    enum { SAMPLES = 2000, TAIL = SAMPLES / 40 };
+    double mean[SAMPLES] = { 0 };
+    for (uint32_t k = 0; k < SAMPLES; k++)
+        for (size_t i = 0; i < s->n; i++)
+            mean[k] += x[coin_word(0, k, i, 0) % s->n] / (double)s->n;
+    qsort(mean, SAMPLES, sizeof *mean, by_size);
+    s->low = mean[TAIL];
+    s->high = mean[SAMPLES - 1 - TAIL];
+}
+
+/* x: room for the values of the jobs. */
+static struct report_figure_sum figure_sum(const struct reports *l, const struct report_group *g, size_t f,
+                                           double *x)
+{
+    struct report_figure_sum s = { 0, NAN, NAN, NAN, NAN };
     double sum = 0, squares = 0;
-    if (f >= report_group_figures(l))
-        return s;
-    for (int pass = 0; pass < 2; pass++)
-        for (size_t i = 0; i < g->n; i++) {
-            const double x = figure(&l->v[g->job[i]].sum, report_group_columns[f].figure);
-            if (isnan(x))
-                continue;
-            if (pass == 0) {
-                sum += x;
-                s.n++;
-                s.mean = sum / (double)s.n;
-            } else {
-                squares += (x - s.mean) * (x - s.mean);
-            }
-        }
+    for (size_t i = 0; i < g->n && f < report_group_figures(l); i++) {
+        x[s.n] = figure(&l->v[g->job[i]].sum, report_group_columns[f].figure);
+        if (isnan(x[s.n]))
+            continue;
+        sum += x[s.n++];
+        s.mean = sum / (double)s.n;
+    }
+    for (size_t i = 0; i < s.n; i++)
+        squares += (x[i] - s.mean) * (x[i] - s.mean);
     if (s.n > 1)
         s.sd = sqrt(squares / (double)(s.n - 1));
+    if (s.n > 1 && f == GROUP_SPEEDUP)
+        find_interval(&s, x);
     return s;
 }
 
@@ -242,8 +257,11 @@ int reports_group(struct reports *l, struct err *e)
         return -1;
     l->order = calloc(l->n + 1, sizeof *l->order);
     l->group = calloc(l->n + 1, sizeof *l->group);
-    if (!l->order || !l->group)
+    double *x = calloc(l->n + 1, sizeof *x);
+    if (!l->order || !l->group || !x) {
+        free(x);
         return no_memory(e);
+    }
     for (size_t i = 0; i < l->n; i++)
         l->order[i] = i;
     qsort_r(l->order, l->n, sizeof *l->order, job_order, l);
@@ -255,13 +273,11 @@ int reports_group(struct reports *l, struct err *e)
                                     .job = l->order + i,
                                     .n = end - i };
         for (size_t f = 0; f < GROUP_FIGURES; f++)
-            g->figure[f] = figure_sum(l, g, f);
-        for (size_t k = 0; k < g->n; k++) {
-            const struct report *r = &l->v[g->job[k]];
-            g->estimated += report_is_estimate(r);
-            g->shared += !ran_alone(&r->sum);
-        }
+            g->figure[f] = figure_sum(l, g, f, x);
+        for (size_t k = 0; k < g->n; k++)
+            g->shared += !ran_alone(&l->v[g->job[k]].sum);
     }
+    free(x);
     return 0;
 }
 
@@ -273,6 +289,52 @@ void report_group_label(const struct reports *l, const struct report_group *g, c
         n += (size_t)snprintf(out + n, size - n, "%s%s=%s", k ? ", " : "", l->by[k],
                               report_value_text(&g->value[k]));
     out[utf8_valid_prefix(out, strlen(out))] = 0;
+}
+
+/* ---- baselines ---- */
+
+static bool same_name(const char *a, const char *b) { return strcmp(a ? a : "", b ? b : "") == 0; }
+
+static bool same_text(const struct report *x, const struct report *y)
+{
+    const struct job *j = x->job, *k = y->job;
+    return j->seed == k->seed && j->sample == k->sample && j->tokens == k->tokens && j->given == k->given &&
+           j->parent_at == k->parent_at && memcmp(x->prompt, y->prompt, sizeof x->prompt) == 0 &&
+           memcmp(j->sha, k->sha, sizeof j->sha) == 0 && same_name(x->db, y->db) &&
+           same_name(j->fingerprint, k->fingerprint) && same_name(j->numerics, k->numerics) &&
+           job_same_text(x->json, y->json);
+}
+
+/* Whether the job can be on one side of a comparison. */
+static bool is_measured(const struct report *r)
+{
+    return r->job->state == JOB_DONE && r->job->numerics && r->sum.rounds > 0 && ran_alone(&r->sum);
+}
+
+void reports_find_speedups(struct reports *l)
+{
+    for (struct report *r = l->v; r < l->v + l->n; r++) {
+        if (r->undrafted || !is_measured(r))
+            continue;
+        for (const struct report *p = l->v + l->n; p-- > l->v && !r->plain;)
+            if (p->undrafted && is_measured(p) && same_text(r, p)) {
+                r->sum.speedup =
+                    figure(&r->sum, "tokens_per_second") / figure(&p->sum, "tokens_per_second");
+                r->plain = p->job->id;
+            }
+    }
+}
+
+const char *report_baseline_command(char out[REPORT_COMMAND], const struct report *r)
+{
+    const struct job *j = r->job;
+    const bool lacks = !r->undrafted && is_measured(r) && !r->plain && !j->given && !j->parent_at &&
+                       !r->unique;
+    if (!lacks)
+        return NULL;
+    snprintf(out, REPORT_COMMAND, "longhand fork %" PRId64 " --at 0 --seed %" PRIu64 " --drafter none%s%s",
+             j->id, j->seed, r->db ? " --db " : "", r->db ? r->db : "");
+    return out;
 }
 
 /* ---- differences ---- */

@@ -26,17 +26,14 @@ static void job_title(const struct report *r, char *out, size_t size)
 static void speed_tile(FILE *f, const struct report *r)
 {
     const struct counts *c = &r->sum;
-    const double speed = figure(c, "tokens_per_second"), speedup = figure(c, "best_speedup");
-    if (report_is_estimate(r))
-        page_format(f, TILE("Speedup") "@2&times;</b><small>estimated, against one token at a time; "
-                    "@1 tokens/s", speedup, speed);
-    else if (isfinite(speedup))
+    const double speed = figure(c, "tokens_per_second");
+    if (r->plain)
         page_format(f, TILE("Speedup") "@2&times;</b><small>against job @0, one token at a time; "
-                    "@1 tokens/s", speedup, (double)r->plain, speed);
+                    "@1 tokens/s", c->speedup, (double)r->plain, speed);
     else
         page_format(f, TILE("Speed") "@1</b><small>tokens/s; @2 tokens per verification pass", speed,
                     figure(c, "mean_acceptance_length"));
-    if (!isfinite(speedup) && !ran_alone(c))
+    if (!ran_alone(c))
         page_format(f, "; other jobs in @0 % of the passes, so no speedup; all jobs @1 tokens/s",
                     100 * figure(c, "share_with_others"), figure(c, "worker_tokens_per_second"));
     fputs("</small></div>", f);

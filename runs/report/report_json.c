@@ -123,11 +123,14 @@ static void put_text(struct json_writer *w, const struct report *r)
 static void put_report(struct json_writer *w, struct report *r, bool rounds)
 {
     struct report_retakes retakes;
+    char command[REPORT_COMMAND];
     jw_open(w, NULL, '{');
     put_identity(w, r);
     figures_json(w, &r->sum, "seconds", "speedup_estimate", 0);
-    jw_number(w, "plain_job", isnan(r->sum.speedup) ? NAN : (double)r->plain);
+    jw_number(w, "plain_job", r->plain ? (double)r->plain : NAN);
+    jw_text(w, "baseline_command", report_baseline_command(command, r));
     figures_json(w, &r->sum, "ran_alone", "draft_passes", 0);
+    figures_json(w, &r->sum, "rounds_drafted", "rounds_drafted", 0);
     figures_json_lists(w, r->list, LIST_JOBS);
     sheet_table(w, "sources", report_part(r, REPORT_SOURCES));
     figures_json(w, &r->sum, "draft_seconds", "resumes", 0);
@@ -221,6 +224,7 @@ static void csv_job(struct csv *c, const struct report *r, const struct text_lis
     static const struct { const char *name; enum figure_list list;
     } by_depth[] = { { "reached_at", LIST_REACHED }, { "accepted_at", LIST_ACCEPTED } };
     const struct job *j = r->job;
+    char command[REPORT_COMMAND];
     csv_rows(c, (struct row[]){
         { "job", NULL, V_INT(j->id) },
         { "name", NULL, V_TEXT(j->batch) },
@@ -235,6 +239,8 @@ static void csv_job(struct csv *c, const struct report *r, const struct text_lis
         { "sample", NULL, V_UINT(j->sample) },
         { 0 } });
     put_figures(c, &r->sum, IN_CSV);
+    put_cell(c, "plain_job", (struct value)V_NUMBER(r->plain ? (double)r->plain : NAN));
+    put_cell(c, "baseline_command", (struct value)V_TEXT(report_baseline_command(command, r)));
     for (size_t k = 0; k < LENGTH(by_depth); k++)
         for (size_t d = 1; d < depths; d++) {
             char name[40];

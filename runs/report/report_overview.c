@@ -20,7 +20,8 @@ void report_by(FILE *f, const struct reports *l)
     for (size_t k = 0; k < l->n_by; k++)
         page_format(f, k ? ", @t" : "@t", l->by[k]);
     fputs("</h2><p class=\"note\">Mean &plusmn; standard deviation over the n jobs with the same values; in "
-          "brackets n where fewer jobs have the figure.", f);
+          "brackets n where fewer jobs have the figure. Speedup: mean over pairs of a job and its baseline, "
+          "with its 95 % interval by bootstrap over the pairs.", f);
     fputs(l->equal_lengths ? "" : " The texts differ in length, so Distinct-n is not compared.", f);
     fputs(groups.shared ? " " SHARED_NOTE ".</p>" : "</p>", f);
     page_table(f, &t);
@@ -30,9 +31,8 @@ static void jobs(FILE *f, const struct reports *l, bool linked)
 {
     struct report_jobs its;
     const struct table t = report_job_table(&its, l, linked);
-    fputs("<h2>Jobs</h2><p class=\"note\">Speedup: against a job of this report that wrote one token at a "
-          "time; ~ estimated from the one-row passes of the same text. Only jobs that ran alone are "
-          "compared. " SHARED_NOTE ".</p>", f);
+    fputs("<h2>Jobs</h2><p class=\"note\">Speedup: against a job of this report with --drafter none and the "
+          "same text. Only jobs that ran alone are compared. " SHARED_NOTE ".</p>", f);
     page_table(f, &t);
 }
 

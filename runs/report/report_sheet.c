@@ -22,10 +22,20 @@ static void put_company(char *out, size_t size, const struct report *r)
                                   100 * report_with(r, i), i, plural(i, "job", "jobs"));
 }
 
+/* "@0 of 412 rounds: no draft pays yet". planned: the planner decides whether a round drafts. */
+static double drafts_of(const struct counts *c) { return c->rounds > 0 ? c->drafts : NAN; }
+static void put_drafts(char out[100], const char *before, const struct counts *c, bool planned)
+{
+    snprintf(out, 100, "%s@0 of %.0f rounds%s", before, c->rounds,
+             planned && drafts_of(c) <= 0 ? ": no draft pays yet" : "");
+}
+
 void report_speed_rows(struct row out[REPORT_ROWS_MAX], struct report_texts *t, const struct report *r)
 {
     const struct counts *s = &r->sum;
     const bool alone = ran_alone(s), plain = s->drafted <= 0;
+    const char *command = report_baseline_command(t->command, r);
+    put_drafts(t->drafts, "drafted in ", s, !r->undrafted && !r->tree_fixed);
     put_company(t->company, sizeof t->company, r);
     snprintf(t->plain, sizeof t->plain, "@2 times job %" PRId64 ", one token at a time", r->plain);
     const struct row rows[] = {
@@ -33,8 +43,7 @@ void report_speed_rows(struct row out[REPORT_ROWS_MAX], struct report_texts *t, 
         { NULL, "speed", V_BOOL(!alone), "(its share of the passes by rows)" },
         { NULL, "speed", V_REAL(s->seconds), "@D" },
         { NULL, "speed", V_REAL(s->speedup), t->plain },
-        { NULL, "speed", V_REAL(isfinite(s->speedup) ? NAN : s->estimate),
-          "about @2 times one token at a time (estimated from one-row passes)" },
+        { NULL, "baseline", V_TEXT(command), "none here (the same text with --drafter none); @ makes one" },
         { NULL, "worker", V_REAL(figure(s, "worker_tokens_per_second")), "@1 tokens/s of all jobs meanwhile",
           .unless = alone },
         { NULL, "worker", V_TEXT(t->company), "; @", .unless = alone },
@@ -45,6 +54,7 @@ void report_speed_rows(struct row out[REPORT_ROWS_MAX], struct report_texts *t, 
           "alpha @3 (accepted share of the depth that was drafted)" },
         { NULL, "rounds", V_REAL(r->tree_fixed ? figure(s, "beta") : NAN),
           "beta @3 (the part of it that one 4-gram chain covers)" },
+        { NULL, "drafting", V_NUMBER(r->undrafted ? NAN : drafts_of(s)), t->drafts },
         { NULL, "drafting", V_REAL(s->drafted), "@, candidates", .unless = plain },
         { NULL, "drafting", V_REAL(s->rows), "@, rows verified", .unless = plain },
         { NULL, "drafting", V_REAL(s->accepted), "@, accepted", .unless = plain },
@@ -291,7 +301,10 @@ void report_anchor(char *out, size_t size, const struct report *r)
                  hash64(HASH64_INIT, r->db, strlen(r->db)) & 0xffffffff);
 }
 
-/* Marks stand before an estimated speedup, and after a speed that is a share of passes. */
+/* The head of the commands that make baselines which jobs lack. */
+#define REPORT_LACKS "a baseline is made by"
+
+/* A mark stands after a speed that is a share of passes. */
 static void job_row(const void *of, size_t i, struct row *cell)
 {
     struct report_jobs *t = (struct report_jobs *)of;
@@ -300,6 +313,7 @@ static void job_row(const void *of, size_t i, struct row *cell)
     report_name(r, t->name, sizeof t->name);
     report_label(t->l, r, t->label, sizeof t->label);
     report_anchor(t->link, sizeof t->link, r);
+    put_drafts(t->drafts, "", c, !r->undrafted && !r->tree_fixed);
     const struct row rows[] = {
         { NULL, "job", V_INT(r->job->id), .link = t->linked ? t->link : NULL },
         { NULL, "state", V_TEXT(job_state_name(r->job->state)) },
@@ -307,13 +321,15 @@ static void job_row(const void *of, size_t i, struct row *cell)
         { NULL, "tokens", V_UINT(r->job->tokens), "@," },
         { NULL, "tokens/s", V_REAL(figure(c, "tokens_per_second")),
           ran_alone(c) ? t->shares ? "@1 " : "@1" : "@1" SHARED_MARK },
-        { NULL, "speedup", V_REAL(figure(c, "best_speedup")), report_is_estimate(r) ? "~@2" : "@2" },
+        { NULL, "speedup", V_REAL(c->speedup), "@2" },
         { NULL, "length", V_REAL(figure(c, "mean_acceptance_length")), "@2" },
         { NULL, "alpha", V_REAL(figure(c, "alpha")), "@3" },
+        { NULL, "drafted", V_NUMBER(drafts_of(c)), t->drafts },
         { NULL, "D-1", V_REAL(c->distinct[0]), "@4" },
         { NULL, "D-4", V_REAL(c->distinct[3]), "@4" },
         { NULL, "loops", V_REAL(c->repetitions), "@0" },
         { NULL, "name", V_TEXT(*t->name ? t->name : NULL), .unless = !t->named },
+        { NULL, REPORT_LACKS, V_TEXT(report_baseline_command(t->command, r)), .unless = !t->lacking },
         { NULL, "differs in", V_TEXT(t->label), .unless = !t->l->n_differing } };
     memcpy(cell, rows, sizeof rows);
 }
@@ -325,20 +341,22 @@ struct table report_job_table(struct report_jobs *t, const struct reports *l, bo
         const struct report *r = &l->v[i];
         report_name(r, t->name, sizeof t->name);
         t->named |= *t->name != 0;
-        t->estimates += report_is_estimate(r);
+        t->lacking |= report_baseline_command(t->command, r) != NULL;
         t->shares += !ran_alone(&r->sum);
     }
     return (struct table){ l->n, job_row, t };
 }
 
-/* The mean of a figure, its standard deviation, and the number of jobs if fewer than all have it. */
+/* The mean of a figure, its standard deviation or interval, and the number of jobs if fewer than all have
+ * it. */
 static void put_sum(char *unit, size_t size, const struct report_group *g, size_t k)
 {
     const struct report_figure_sum *s = &g->figure[k];
     const int digits = report_group_columns[k].digits;
-    int n = snprintf(unit, size, "%s@%d%s", k == GROUP_SPEEDUP && g->estimated ? "~" : "", digits,
-                     k == GROUP_SPEED && g->shared ? SHARED_MARK : "");
-    if (isfinite(s->sd))
+    int n = snprintf(unit, size, "@%d%s", digits, k == GROUP_SPEED && g->shared ? SHARED_MARK : "");
+    if (isfinite(s->low))
+        n += snprintf(unit + n, size - (size_t)n, " [%.*f, %.*f]", digits, s->low, digits, s->high);
+    else if (isfinite(s->sd) && k != GROUP_SPEEDUP)
         n += snprintf(unit + n, size - (size_t)n, " \xc2\xb1%.*f", digits, s->sd);
     if (s->n && s->n != g->n)
         snprintf(unit + n, size - (size_t)n, " (%zu)", s->n);
@@ -348,7 +366,22 @@ static void group_row(const void *of, size_t i, struct row *cell)
 {
     struct report_groups *t = (struct report_groups *)of;
     const struct report_group *g = &t->l->group[i];
+    struct counts all = { 0 };
+    figure_lists lists = { { 0 } };
+    const char *command = NULL;
+    int64_t plain = 0;
     size_t n = 0;
+    bool planned = true;
+    for (size_t k = 0; k < g->n; k++) {
+        struct report *r = &t->l->v[g->job[k]];
+        planned &= !r->undrafted && !r->tree_fixed;
+        figures_add(&all, lists, &r->sum, r->list);
+        command = command ? command : report_baseline_command(t->command, r);
+        plain = plain ? plain : r->plain;
+    }
+    put_drafts(t->drafts, "", &all, planned);
+    snprintf(t->more, sizeof t->more, g->figure[GROUP_SPEEDUP].n > 1 ? "job @ and %zu more" : "job @",
+             g->figure[GROUP_SPEEDUP].n - 1);
     for (size_t k = 0; k < t->l->n_by; k++) {
         const char *name = t->l->by[k];
         cell[n++] = (struct row){ name, name, .value = report_value(&g->value[k]) };
@@ -356,29 +389,42 @@ static void group_row(const void *of, size_t i, struct row *cell)
             cell[n++] = (struct row){ "seed_text", NULL, V_TEXT(report_value_text(&g->value[k])) };
     }
     cell[n++] = (struct row){ "n", "n", V_UINT(g->n) };
-    cell[n++] = (struct row){ "estimated_speedups", NULL, V_UINT(g->estimated) };
     cell[n++] = (struct row){ "shared_speeds", NULL, V_UINT(g->shared) };
     for (size_t k = 0; k < GROUP_FIGURES; k++) {
         const struct report_figure_sum *s = &g->figure[k];
         const char *name = report_group_columns[k].head;
         const struct row sums[] = { { "n", NULL, V_UINT(s->n) }, { "mean", NULL, V_REAL(s->mean) },
-                                    { "sd", NULL, V_REAL(s->sd) }, { 0 } };
+                                    { "sd", NULL, V_REAL(s->sd), .unless = k == GROUP_SPEEDUP },
+                                    { "low", NULL, V_REAL(s->low), .unless = k != GROUP_SPEEDUP },
+                                    { "high", NULL, V_REAL(s->high), .unless = k != GROUP_SPEEDUP }, { 0 } };
         memcpy(t->sum[k], sums, sizeof sums);
         put_sum(t->unit[k], sizeof t->unit[k], g, k);
         cell[n++] = (struct row){ name, NULL, V_ROWS(t->sum[k]) };
         if (k < report_group_figures(t->l))
             cell[n++] = (struct row){ NULL, name, V_REAL(s->mean), t->unit[k] };
+        if (k != GROUP_SPEEDUP)
+            continue;
+        cell[n++] = (struct row){ "baseline", "baseline", V_NUMBER(plain ? (double)plain : NAN), t->more };
+        cell[n++] = (struct row){ "baseline_command", t->lacking ? REPORT_LACKS : NULL, V_TEXT(command) };
+    }
+    cell[n++] = (struct row){ "rounds", NULL, V_INT(llround(all.rounds)) };
+    cell[n++] = (struct row){ "rounds_drafted", "drafted", V_NUMBER(drafts_of(&all)), t->drafts };
+    for (size_t k = 0; k < t->depths; k++) {
+        snprintf(t->depth[k], sizeof t->depth[k], "acceptance_at_%zu", k + 1);
+        cell[n++] = (struct row){ t->depth[k], k ? strrchr(t->depth[k], '_') + 1 : "accepted at 1",
+                                  V_REAL(lists[LIST_ACCEPTED][k + 1] / lists[LIST_REACHED][k + 1]), "@2" };
     }
 }
 
 struct table report_group_table(struct report_groups *t, const struct reports *l)
 {
     *t = (struct report_groups){ .l = l };
-    for (size_t i = 0; i < l->n_groups; i++) {
-        for (size_t k = 0; k < GROUP_FIGURES; k++)
-            t->fewer += l->group[i].figure[k].n && l->group[i].figure[k].n != l->group[i].n;
-        t->estimated += l->group[i].estimated;
-        t->shared += l->group[i].shared;
+    for (size_t i = 0; i < l->n; i++) {
+        t->depths = MAX(t->depths, figure_list_end(l->v[i].list[LIST_REACHED]) - 1);
+        t->lacking += report_baseline_command(t->command, &l->v[i]) != NULL;
     }
+    t->depths = MIN(t->depths, (size_t)GROUP_DEPTHS);
+    for (size_t i = 0; i < l->n_groups; i++)
+        t->shared += l->group[i].shared;
     return (struct table){ l->n_groups, group_row, t };
 }

@@ -86,8 +86,6 @@ static void many(FILE *f, const struct reports *l)
         { NULL, all, V_REAL(seconds), "@D of rounds" },
         { NULL, all, V_REAL(prefill), "@D of prefill" },
         { 0 } });
-    if (jobs.estimates)
-        fputs("~ estimated from the one-row passes of the same text\n", f);
     if (jobs.shares)
         fputs(SHARED_NOTE ".\n  It has no speedup: only jobs that ran alone are compared.\n", f);
 }
@@ -97,9 +95,8 @@ static void groups(FILE *f, const struct reports *l)
     struct report_groups groups;
     const struct table t = report_group_table(&groups, l);
     sheet_text(f, (struct row[]){ { NULL, "", V_TABLE(&t) }, { 0 } });
-    fputs("mean \xc2\xb1 standard deviation", f);
-    fputs(groups.fewer ? " (n where fewer jobs have the figure)" : "", f);
-    fputs(groups.estimated ? "; ~ estimated from the one-row passes of the same texts" : "", f);
+    fputs("mean \xc2\xb1 standard deviation (n where fewer jobs have the figure); speedup: mean over pairs "
+          "of job and baseline [95 % interval by bootstrap]", f);
     fputs(l->equal_lengths ? "\n" : "; the texts differ in length, so Distinct-n is not compared\n", f);
     fputs(groups.shared ? SHARED_NOTE "\n" : "", f);
 }

@@ -17,7 +17,6 @@ static double other(const struct counts *c)
 bool ran_alone(const struct counts *c) { return !(c->shareable > c->alone); }
 static double alone(const struct counts *c) { return ran_alone(c); }
 static double verified(const struct counts *c) { return c->rows - c->rounds; }
-static double best_speedup(const struct counts *c) { return isfinite(c->speedup) ? c->speedup : c->estimate; }
 static double share_with_others(const struct counts *c)
 {
     return ratio(c->shareable - c->alone, c->shareable);
@@ -133,8 +132,8 @@ const struct figure figures[] = {
     { "repeats", "repeats", NULL, SHARE, OF(repeats), IN_CSV | IN_WINDOWS },
     /* counters that only other figures and people's tables need */
     { "round_tokens", NULL, "tokens", COUNT, OF(tokens), 0, "vllm:generation_tokens_total", "Tokens made." },
-    { "drafts", NULL, NULL, COUNT, OF(drafts), 0, "vllm:spec_decode_num_drafts_total",
-      "Rounds that verified candidates." },
+    { "rounds_drafted", "rounds_drafted", NULL, COUNT, OF(drafts), IN_CSV,
+      "vllm:spec_decode_num_drafts_total", "Rounds that verified candidates." },
     { "verified", NULL, NULL, COUNT, BY(verified), 0, "vllm:spec_decode_num_draft_tokens_total",
       "Candidates that were verified." },
     { "drafted_depth", NULL, "drafted_depth", COUNT, OF(drafted_depth) },
@@ -145,7 +144,6 @@ const struct figure figures[] = {
     { "worker_tokens", NULL, "worker_tokens", COUNT, OF(worker_tokens) },
     { "worker_seconds", NULL, "worker_seconds", SECONDS, OF(worker_seconds) },
     { "share_with_others", NULL, NULL, SHARE, BY(share_with_others) },
-    { "best_speedup", NULL, NULL, UNIT_RATIO, BY(best_speedup) },       /* measured, else estimated */
     { NULL, NULL, NULL, COUNT, OF(tokens) },
 };
 

@@ -399,7 +399,7 @@ struct edit_spec {
     bool paused;                         /* the job is paused, not queued */
     const struct model_place *model;     /* as store_model_move; NULL: it stays */
     const char *name; bool replace;      /* of the job alone, as in job_spec; NULL: extend keeps its name */
-    uint64_t seed;                       /* of a fork */
+    uint64_t seed; uint32_t sample;      /* of a fork */
     bool follow;                         /* fork: make a book called `name`: copies of the chapters before
                                           * the job, the fork, and the chapters after it, queued again */
 };

@@ -345,8 +345,9 @@ int store_fork(struct store *s, int64_t job, const struct edit_spec *f, int64_t 
     if (rc == 0) {
         end.link = facts.start;
         rc = db_run(s, e, "UPDATE job SET identity = NULL, seed = ?3, state = ?4, parent = ?1, parent_at "
-                    "= ?5, numerics = (SELECT numerics FROM job WHERE id = ?1 AND ?5 > 0) WHERE id = ?2",
-                    "iiztz", job, *id, f->seed, f->paused ? "paused" : "queued", f->at) ||
+                    "= ?5, sample = ?6, numerics = (SELECT numerics FROM job WHERE id = ?1 AND ?5 > 0) "
+                    "WHERE id = ?2",
+                    "iiztzd", job, *id, f->seed, f->paused ? "paused" : "queued", f->at, f->sample) ||
              share(s, job, *id, f, e) || chunks_append(s, *id, &end, ids, f->at, e) ||
              retakes_copy(s, job, *id, f->at, &end, e) ||
              append_given(s, *id, &end, &f->add, f->wanted, e) ||

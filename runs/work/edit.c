@@ -196,6 +196,7 @@ static int plan_fork(struct edit *d, struct err *e)
 {
     const struct options *o = d->o;
     d->to.seed = o->seed;
+    d->to.sample = options_given(o, "drafter") ? d->job->sample : 0;     /* for the same text */
     if (find_place(d, e))
         return -1;
     if (!options_given(o, "seed") && getrandom(&d->to.seed, sizeof d->to.seed, 0) != sizeof d->to.seed)

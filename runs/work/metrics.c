@@ -119,7 +119,7 @@ static void put_counters(struct text *t, const struct metrics *m, const struct m
         value(t, "vllm:request_success_total", labels, (double)m->finished[i]);
     }
     one(t, "longhand_failed_jobs_total", "Jobs that failed.", (double)m->failed);
-    put(t, s, "drafts");
+    put(t, s, "rounds_drafted");
     put(t, s, "verified");
     put(t, s, "accepted");
     begin(t, "vllm:spec_decode_num_accepted_tokens_per_pos_total", "Accepted candidates by position.");

@@ -65,7 +65,7 @@ struct table {
     const void *ctx;
     bool named;                      /* JSON is an object; the first cell, a text, is the key of its record */
 };
-enum { SHEET_ROWS_MAX = 160, SHEET_COLUMNS_MAX = 40, SHEET_TEXT = 8192 };
+enum { SHEET_ROWS_MAX = 160, SHEET_COLUMNS_MAX = 64, SHEET_TEXT = 8192 };
 
 /* Prints to standard output; the caller ends it with stdout_finish. digits: of V_REAL and V_NUMBER. */
 void sheet_print(bool json, enum jw_style style, int digits, const struct row *rows);

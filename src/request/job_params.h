@@ -42,9 +42,9 @@ const struct member *job_members(bool drafting, size_t *n);
 int job_describe(char **text, struct job_params *p, const struct options *o, const struct engine *g,
                  size_t n_prompt, const struct chat_facts *chat, struct err *e);
 /* Writes the parameters `old`, which job_parse took, with the sampling options, --stop, --stop-id,
- * --ban-phrase and --on-loop of a command line in the places of theirs; free(*text). --stop or --stop-id
- * alone replaces the stop ids of both. *text is NULL if the command line has none of them. The result is not
- * checked yet. */
+ * --ban-phrase, --on-loop and --drafter (auto or none) of a command line in the places of theirs;
+ * free(*text). --stop or --stop-id alone replaces the stop ids of both. *text is NULL if the command line
+ * has none of them. The result is not checked yet. */
 int  job_change(char **text, const char *old, const struct options *o, const struct tokenizer *t,
                 size_t vocab, struct err *e);
 /* The ids that end a text with these parameters. c: eos and n_eos of the model. */
@@ -90,6 +90,9 @@ int job_check_beside(const struct job_params *p, const struct engine *g, size_t 
 bool job_has_room(const struct job_params *p, const struct engine *g, size_t n_max, size_t n_shared,
                   size_t held);
 
+/* Whether jobs with these stored parameters write the same text, given the same prompt, seed, sample, length
+ * and model: all parameters that decide the text are equal. Parameters of drafting do not count. */
+bool job_same_text(const char *a, const char *b);
 /* Calls `found` with the name of each parameter of `now` that comes from an option of the command line,
  * decides the text, and differs in `stored`. The names are static. */
 typedef void job_difference(void *ctx, const char *name);

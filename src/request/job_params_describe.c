@@ -70,8 +70,10 @@ static void write_object(struct writer *x, const char *key, const struct changed
     const struct member *m = job_members(key != NULL, &n);
     jw_open(x->w, key, '{');
     for (size_t i = 0; i < n; i++)
-        if (!c || given_row(x->o, m[i].name, CHANGES) ||
-            (c->stops && m[i].at == offsetof(struct job_params, stop_ids)))
+        if (c && m[i].kind == DRAFTING_FORM && js_get(&c->old, m[i].name, &v, &ignored) > 0)
+            write_object(x, m[i].name, &(struct changed){ .old = v });
+        else if (!c || given_row(x->o, m[i].name, CHANGES) ||
+                 (c->stops && m[i].at == offsetof(struct job_params, stop_ids)))
             write_member(x, &m[i]);
         else if (js_get(&c->old, m[i].name, &v, &ignored) > 0)
             jw_value(x->w, m[i].name, &v);
@@ -206,6 +208,10 @@ int job_change(char **text, const char *old, const struct options *o, const stru
         any |= o->given[opt - options_table] && (opt->flags & CHANGES);
     if (!any)
         return 0;
+    p.drafter_auto = strcmp(p.drafter, "auto") == 0;
+    p.draft.drafters = 0;
+    if (options_given(o, "drafter") && !p.drafter_auto && strcmp(p.drafter, "none"))
+        return err_set(e, ERR_INPUT, "--drafter %s: %s takes auto and none", p.drafter, o->verb->name);
     int rc = js_check(&c.old, "parameters", old, strlen(old), e) ||
              sampling_biases(&p.sampling, o, vocab, e) || job_stop_ids(&p, t, vocab, e) ||
              canonical(text, &x, &c, e) ? -1 : 0;
@@ -257,6 +263,23 @@ static bool chat_differs(const struct options *o, const struct json *old, const 
             differs |= has != wants || (has > 0 && !same_value(&a, &b, false));
     }
     return differs;
+}
+
+bool job_same_text(const char *a, const char *b)
+{
+    struct json x, y, v, w;
+    struct err ignored;
+    size_t n;
+    const struct member *m = job_members(false, &n);
+    bool same = js_check(&x, "parameters", a, strlen(a), &ignored) == 0 &&
+                js_check(&y, "parameters", b, strlen(b), &ignored) == 0;
+    for (size_t i = 0; i < n && same; i++) {
+        if (!m[i].opt || !(m[i].opt->flags & (DECIDES | HIDDEN)) || m[i].kind == DRAFTING_FORM)
+            continue;
+        const int has = js_get(&x, m[i].name, &v, &ignored);
+        same = has == js_get(&y, m[i].name, &w, &ignored) && (has == 0 || same_value(&v, &w, false));
+    }
+    return same;
 }
 
 int job_differences(const char *stored, const char *now, const struct options *o, job_difference *found,

@@ -210,11 +210,13 @@ const struct option options_table[] = {
       "and both read a long text faster. Perplexity rises by about 0.05 % and by 0.1 to 0.7 %. They need a "
       "CPU. auto is int16 on a CPU and bf16 on a GPU. A text keeps the format that it began with.",
       .value = "auto" },
-    { "drafter", "", "auto|none|LIST", VERBS_DRAFT, DRAFTERS, J(drafter), DRAFTING,
-      MAIN | DRAFTED,
+    { "drafter", "", "auto|none|LIST", VERBS_DRAFT | VERB_FORK, DRAFTERS, J(drafter), DRAFTING,
+      MAIN | DRAFTED | CHANGES,
       "How to guess tokens before the model verifies them. The text does not depend on it. LIST is a list "
       "of " OPTION_DRAFTERS ". mtp is the model's own draft layer, assistant the drafter beside a Gemma 4 "
-      "model. none writes one token at a time.", .value = "auto" },
+      "model. none writes one token at a time. To compare drafters, give --tree, too: without it nothing is "
+      "drafted while no draft pays, as in short texts.", .value = "auto",
+      OF({ VERB_FORK, "auto or none, and the sample number stays", "that of the other job" }) },
     { "preset", "", "NAME", VERBS_DRAFT, TEXT, F(preset), DRAFTING, GRID,
       "tokenswift: draft as in the TokenSwift paper; its filters keep 20 tokens, which changes the text. "
       "table11-MODEL: also use the paper's sampling settings for MODEL. magicdec: four draft passes of the "

@@ -111,7 +111,8 @@ static void make_store(void)
                    "{\"drafter\": \"heads\", \"tree\": [1, 3, 3]}}";
     drafted_job = make_job(&j, NULL, 250, true, &done);
     j.parameters =
-        "{\"temperature\": 0.7, \"stop\": [], \"drafting\": {\"drafter\": \"none\", \"tree\": []}}";
+        "{\"temperature\": 0.7, \"stop\": [\"</style><script>\"], \"top_k\": -1, \"drafting\": "
+        "{\"drafter\": \"none\", \"tree\": []}}";
     plain_job = make_job(&j, NULL, 1000, false, &done);
     j.custom_id = hostile_id;
     j.identity = "x";
