@@ -772,8 +772,6 @@ int task_close(struct task *t, int rc, struct err *e)
                      : busy             ? WORK_STOPPED
                                         : WORK_FAILED, e);
     }
-    if (t->writing_since > 0)
-        r->seconds = clock_seconds() - t->writing_since;
     snapshot_policy_close(&t->snapshots);
     rc = rc == TASK_STORE_FAILED ? -1 : end_claim(t, e);
     if (rc == 0 && busy && r->end == WORK_STOPPED) {
@@ -785,6 +783,7 @@ int task_close(struct task *t, int rc, struct err *e)
     if (t->replay.at)
         r->tokens = t->replay.emit.n;
     r->stats = t->decoder.stats;
+    r->seconds = r->stats.seconds;
     r->stats.put = t->checkpoint ? checkpoint_put_seconds(t->checkpoint) : 0;
     t->decoder.stats.window = NULL;
     progress_clear(t->progress);

@@ -48,9 +48,14 @@ struct work_result {
     size_t tokens_before, tokens;        /* length of the text before and after this run, all its tokens */
     enum finish finish;
     char stop_reason[STOP_STRING_BYTES_MAX + 1]; bool stopped_by_string;     /* else: by a token id */
-    double seconds, prefill_seconds;     /* of this run */
+    double seconds, prefill_seconds;     /* of this run: its rounds, and its prefill */
     struct draft_stats stats;            /* of this run; the caller closes it (stats_close) */
 };
+static inline double work_speed(const struct work_result *x)     /* tokens of text per second */
+{
+    return x->seconds > 0 && x->tokens > x->tokens_before
+               ? (double)(x->tokens - x->tokens_before) / x->seconds : 0;
+}
 
 enum task_rc {
     TASK_FAILED = -1,                    /* the job failed, and *e says why */

@@ -76,17 +76,11 @@ static void print_start(void *ctx, const struct decoder *d)
         p->show = SHOW_NOTHING;                  /* text and progress would share the terminal */
 }
 
-static double speed_of(const struct work_result *x)
-{
-    return x->seconds > 0 && x->tokens > x->tokens_before
-               ? (double)(x->tokens - x->tokens_before) / x->seconds : 0;
-}
-
 static void print_end(const struct run *r, const struct work_result *w)
 {
     const size_t wanted = r->job->wanted;
     char speed[96], line[PATH_BYTES];
-    int n = snprintf(speed, sizeof speed, "%.2f s, %.1f tokens/s", w->seconds, speed_of(w));
+    int n = snprintf(speed, sizeof speed, "%.2f s, %.1f tokens/s", w->seconds, work_speed(w));
     if (r->drafts && w->stats.rounds)
         snprintf(speed + n, sizeof speed - (size_t)n, ", %.2f tokens a pass",
                  (double)w->stats.tokens / (double)w->stats.rounds);
@@ -114,7 +108,7 @@ static void print_end(const struct run *r, const struct work_result *w)
                    { "stop_reason", NULL, V_TEXT(w->stop_reason), .unless = !w->stopped_by_string },
                    { "stop_reason", NULL, V_JSON(*w->stop_reason ? w->stop_reason : NULL),
                      .unless = w->stopped_by_string },
-                   NOTICE_REAL("seconds", w->seconds), NOTICE_REAL("tokens_per_second", speed_of(w)),
+                   NOTICE_REAL("seconds", w->seconds), NOTICE_REAL("tokens_per_second", work_speed(w)),
                    NOTICE_UINT("prompt_tokens", r->n_prompt),
                    NOTICE_REAL("prefill_seconds", w->prefill_seconds), NOTICE_INT("job", r->job->id),
                    NOTICE_END },

@@ -57,9 +57,7 @@ static void print_result(const struct shift *h, int64_t id, const struct job *j,
         return;
     if (r->end == WORK_DONE)
         snprintf(line, sizeof line, "done, %zu of %zu %s, %.2f s, %.1f tokens/s", r->tokens, wanted,
-                 plural(wanted, "token", "tokens"), r->seconds,
-                 r->seconds > 0 && r->tokens > r->tokens_before
-                     ? (double)(r->tokens - r->tokens_before) / r->seconds : 0);
+                 plural(wanted, "token", "tokens"), r->seconds, work_speed(r));
     else
         snprintf(line, sizeof line, "%s after %zu of %zu %s: %s", end, r->tokens, wanted,
                  plural(wanted, "token", "tokens"), r->why.msg);

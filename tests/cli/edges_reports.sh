@@ -76,7 +76,8 @@ result the_help_names_tree $? ""
 
 # ---- retakes ----
 la=(-q -m "$MODEL" -p "la la la la la la la la" -s 5 --temp 0 --ignore-eos --drafter none)
-"$L" run "${la[@]}" -n 1200 --name cut --on-loop retake:4 --json-stats "$TMP/stats" >/dev/null
+"$L" run "${la[@]:1}" -n 1200 --name cut --on-loop retake:4 --json-stats "$TMP/stats" \
+    --progress json >/dev/null 2>"$TMP/log"
 py one_speed_for_a_text_with_retakes "
 r, s = js('report', '@cut', '--json'), js('show', '@cut', '--json')
 l = js('list', '@cut', '--json')['jobs'][0]
@@ -85,7 +86,9 @@ speed = r['tokens'] / r['seconds']
 c = list(csv.DictReader(out('report', '@cut', '--csv').splitlines()))[0]
 w = list(csv.DictReader(out('report', '@cut', '--csv', '--windows').splitlines()))[0]
 for x in (r['tokens_per_second'], l['tokens_per_second'], s['tokens_per_second'], s['mean_tokens_per_second'],
-          json.load(open('$TMP/stats'))['tokens_per_second'], float(c['tokens_per_second']),
+          json.load(open('$TMP/stats'))['tokens_per_second'],
+          [json.loads(x) for x in open('$TMP/log') if 'finish_reason' in x][0]['tokens_per_second'],
+          float(c['tokens_per_second']),
           float(w['tokens_per_second']), r['windows'][0]['tokens_per_second']):
     assert abs(x / speed - 1) < 0.01, (x, speed)
 assert ('%.1f' % speed) in out('list', '@cut'), out('list', '@cut')"
