@@ -8,6 +8,7 @@
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,10 @@
  * the client (src/text/jinja). */
 enum { SPARE = 8, LEAVING = 1024, BODIES = 16, STACK_BYTES = 4 << 20, KEY_BYTES_MAX = 4096,
        KEEPALIVE_SECONDS = 60, HEADER_SECONDS = 10 };
+
+/* The forms of --allow-host and --cors. */
+#define HOST "([a-z0-9._-]+|[0-9a-f]*:[0-9a-f]*:[0-9a-f:.]*)"
+#define ORIGIN "(\\*|null|[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\\[[0-9a-f:.]+\\])(:[0-9]{1,5})?/?)"
 
 /* ---- answers ---- */
 
@@ -142,10 +147,32 @@ static int put_failure(struct call *c, const struct err *e)
     return 0;
 }
 
+static const char *header(const struct call *c, const char *name)
+{
+    return MHD_lookup_connection_value(c->c, MHD_HEADER_KIND, name);
+}
+
+/* The header Origin if --cors names it, where / and the port that the scheme has anyway may follow. */
+static const char *cors_origin(const struct call *c)
+{
+    const char *origin = header(c, "Origin"), *port = origin && strncmp(origin, "https:", 6) ? ":80" : ":443";
+    const struct text_list *l = &c->sv->o->cors;
+    for (size_t i = 0; origin && i < l->n; i++)
+        for (const char *p = l->v[i]; *p; p += strcspn(p, ","), p += strspn(p, ", ")) {
+            const bool same = strncasecmp(p, origin, strlen(origin)) == 0;
+            const char *rest = p + (same ? strlen(origin) : 0);
+            rest += strncmp(rest, port, strlen(port)) ? 0 : strlen(port);
+            rest += *rest == '/';
+            if (*p == '*' || (same && strchr(", ", *rest)))
+                return origin;
+        }
+    return NULL;
+}
+
 /* Sends what a route has answered. */
 static enum MHD_Result answer(struct call *c, int rc, const struct err *e)
 {
-    const char *cors = c->sv->o->cors;
+    const char *cors = cors_origin(c), *asked = header(c, "Access-Control-Request-Headers");
     if (rc == CALL_CUT || (rc < 0 && put_failure(c, e)))
         return MHD_NO;
     struct MHD_Response *r = c->response ? c->response : call_text(c);
@@ -158,9 +185,10 @@ static enum MHD_Result answer(struct call *c, int rc, const struct err *e)
         { "Cache-Control", "no-store" },
         { "X-Content-Type-Options", "nosniff" },
         { "Access-Control-Allow-Origin", cors },
-        { "Access-Control-Allow-Headers", cors ? "authorization, content-type, idempotency-key" : NULL },
+        { "Access-Control-Allow-Headers",
+          !cors ? NULL : asked ? asked : "authorization, content-type, idempotency-key" },
         { "Access-Control-Allow-Methods", cors ? "GET, POST, DELETE" : NULL },
-        { "Vary", cors ? "Origin" : NULL },
+        { "Vary", c->sv->o->cors.n ? "Origin" : NULL },
         { "Connection", c->close ? "close" : NULL },
         { "Allow", status == MHD_HTTP_METHOD_NOT_ALLOWED ? c->allow : NULL },
         { "WWW-Authenticate", status == MHD_HTTP_UNAUTHORIZED ? "Basic realm=\"longhand\"" : NULL },
@@ -193,11 +221,6 @@ bool call_is_gone(const struct call *c)
 }
 
 /* ---- who may ask ---- */
-
-static const char *header(const struct call *c, const char *name)
-{
-    return MHD_lookup_connection_value(c->c, MHD_HEADER_KIND, name);
-}
 
 /* The address on this side of the connection, as a number. */
 static void local_address(const struct call *c, char *out, size_t size)
@@ -232,9 +255,9 @@ static bool host_is_allowed(const struct call *c)
 /* Whether the request comes from no page, or from a page of this server or of --cors. */
 static bool origin_is_allowed(const struct call *c)
 {
-    const char *origin = header(c, "Origin"), *site = header(c, "Sec-Fetch-Site"), *cors = c->sv->o->cors;
+    const char *origin = header(c, "Origin"), *site = header(c, "Sec-Fetch-Site");
     const char *name = origin ? strstr(origin, "://") : NULL;
-    if (origin && cors && strcasecmp(origin, cors) == 0)
+    if (cors_origin(c))
         return true;
     if (origin && !(name && strcasecmp(name + 3, header(c, "Host")) == 0))
         return false;
@@ -333,7 +356,7 @@ static int begin(struct call *c, const char *method, const char *url, struct err
     if (!origin_is_allowed(c))
         return call_fail(c, e, MHD_HTTP_FORBIDDEN, "requests from pages of other origins are not allowed; "
                          "--cors ORIGIN allows one");
-    if (strcmp(method, "OPTIONS") == 0 && sv->o->cors) {
+    if (strcmp(method, "OPTIONS") == 0 && sv->o->cors.n) {
         c->status = MHD_HTTP_NO_CONTENT;
         return call_respond(c, no_text(), "text/plain");
     }
@@ -505,6 +528,20 @@ static int read_key(struct server *sv, const char *path, struct err *e)
                               "is needed", path);
 }
 
+/* Whether every text of an option has this form, a regular expression. */
+static int check_forms(const struct text_list *l, const char *option, const char *form, const char *allowed,
+                       struct err *e)
+{
+    regex_t r;
+    size_t i = 0;
+    if (regcomp(&r, form, REG_EXTENDED | REG_ICASE | REG_NOSUB))
+        return err_set(e, ERR_FAILED, "out of memory");
+    while (i < l->n && regexec(&r, l->v[i], 0, NULL, 0) == 0)
+        i++;
+    regfree(&r);
+    return i == l->n ? 0 : err_set(e, ERR_INPUT, "%s: '%s' is not %s", option, l->v[i], allowed);
+}
+
 static bool is_loopback(const struct sockaddr *a)
 {
     if (a->sa_family == AF_INET)
@@ -542,7 +579,11 @@ int http_open(struct server *sv, struct err *e)
     struct addrinfo *a = NULL;
     char port[8];
     snprintf(port, sizeof port, "%zu", o->port);
-    if (o->api_key_file && read_key(sv, o->api_key_file, e))
+    if (check_forms(&o->cors, "--cors", "^" ORIGIN "( *, *" ORIGIN ")*$",
+                    "an origin, which has a scheme and no path, like http://localhost:3000; * is all", e) ||
+        check_forms(&o->allow_host, "--allow-host", "^" HOST "$",
+                    "the name of a host, without scheme, port and brackets", e) ||
+        (o->api_key_file && read_key(sv, o->api_key_file, e)))
         return -1;
     struct rlimit files;                 /* each connection is one */
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {

@@ -110,7 +110,7 @@ const struct verb *options_verb(const char *name)
 
 static int find_verb(const struct verb **out, const char *name, struct err *e)
 {
-    const char *hint = option_hint(name), *best = NULL;
+    const char *hint = option_hint(name, NULL), *best = NULL;
     if ((*out = options_verb(name)))
         return 0;
     if (hint)
@@ -176,7 +176,7 @@ int options_assign(struct options *o, const char *name, const char *spelled, con
 
 /* ---- the command line ---- */
 
-enum { NO_OPTION = 1 };
+enum { NO_OPTION = 1, NO_EFFECT };
 
 /* Sets the message of an option that the verb does not have. It names the option, but not the verb:
  * parse_words joins these. hint: what stands for the option; opt: it is one of other verbs; else NULL. */
@@ -186,7 +186,7 @@ static int no_option(const struct options *o, const struct option *opt, const ch
     char list[256];
     const char *best = NULL;
     for (const struct option *other = options_table; other->name && strlen(spelled) > 3; other++)
-        if (other->verbs & o->verb->bit)
+        if (other->verbs & o->verb->bit && spelled[1] == '-')
             best = nearer(spelled + 2, best, other->name);
     if (hint)
         err_set(e, ERR_INPUT, "there is no option '%.40s': %s", spelled, hint);
@@ -199,7 +199,10 @@ static int no_option(const struct options *o, const struct option *opt, const ch
     return NO_OPTION;
 }
 
-/* Parses the option at argv[*i]. Its value is in the same word or in the next one. 0, NO_OPTION, or -1. */
+static bool is_number(const char *w) { return w[*w == '-'] >= '0' && w[*w == '-'] <= '9'; }
+
+/* Parses the option at argv[*i]. Its value is in the same word or in the next one. 0, NO_OPTION, NO_EFFECT
+ * with a message that says so, or -1. */
 static int parse_option(struct options *o, int argc, char **argv, int *i, struct err *e)
 {
     char name[64], first[32];
@@ -216,11 +219,21 @@ static int parse_option(struct options *o, int argc, char **argv, int *i, struct
         value = word + n + is_long;
 
     opt = opt ? opt : option_find(name, o->verb->bit);
-    const char *hint = option_hint(is_long ? name : word);
-    if (hint && (!opt || !is_long))
-        return no_option(o, NULL, hint, is_long ? name : word, e);
-    if (!opt || !(opt->verbs & o->verb->bit))
-        return no_option(o, opt, NULL, name, e);
+    const bool own = opt && opt->verbs & o->verb->bit;
+    const char *spelled = is_long ? name : word, *next = *i + 1 < argc ? argv[*i + 1] : "";
+    char mark;
+    const char *hint = option_hint(spelled, &mark);
+    if (hint && (mark == '#' ? is_number(value ? value : next) : !own || !is_long)) {
+        if (!mark)
+            return no_option(o, NULL, hint, spelled, e);
+        *i += !(is_long && value) && (mark == '=' ? *next != '-' || is_number(next)
+                                      : mark == '~' ? option_is_listed("on off auto true false 1 0", next)
+                                                    : mark == '#');
+        err_set(e, ERR_INPUT, "'%s' changes nothing: %s", spelled, hint);
+        return NO_EFFECT;
+    }
+    if (!own)
+        return no_option(o, opt, NULL, opt ? name : spelled, e);
     if (opt->kind == FLAG) {
         if (value)
             return err_set(e, ERR_INPUT, "%s takes no value", name);
@@ -354,10 +367,10 @@ static int read_phrases(struct options *o, struct err *e)
 /* Whether a word is a number below 0: `priority` takes one, and so may an option that is refused. */
 static bool is_number_word(const struct options *o, const char *word, bool refused)
 {
-    return (o->verb->bit == VERB_PRIORITY || refused) && word[1] >= '0' && word[1] <= '9';
+    return (o->verb->bit == VERB_PRIORITY || refused) && is_number(word);
 }
 
-/* The messages of all options that the verb does not have. */
+/* The messages of options. */
 struct refusals { char list[900]; size_t more; };      /* `more` have no room in the list */
 
 static void add_refused(struct refusals *r, const char *message)
@@ -374,7 +387,7 @@ static void add_refused(struct refusals *r, const char *message)
 static int parse_words(struct options *o, int argc, char **argv, struct err *e)
 {
     bool only_words = false, refused = false;
-    struct refusals r = {0};
+    struct refusals r = {0}, none = {0};         /* none: that change nothing */
     struct err first = {0};              /* of a value */
     for (int i = 2; i < argc; i++) {
         const char *w = argv[i];
@@ -384,8 +397,8 @@ static int parse_words(struct options *o, int argc, char **argv, struct err *e)
             const int rc = parse_option(o, argc, argv, &i, e);
             if (rc < 0 && !first.code)
                 first = *e;
-            if (rc == NO_OPTION)
-                add_refused(&r, e->msg);
+            if (rc > 0)
+                add_refused(rc == NO_OPTION ? &r : &none, e->msg);
             refused = rc == NO_OPTION;
         } else {
             o->arg[o->n_args++] = w;
@@ -410,6 +423,8 @@ static int parse_words(struct options *o, int argc, char **argv, struct err *e)
     if (o->n_args < (size_t)o->verb->min_args)
         return err_set(e, ERR_INPUT, "%s: a word is missing; usage: longhand %s %s", o->verb->name,
                        o->verb->name, o->verb->args);
+    if (*none.list)
+        request_notice(o, none.more ? "%s; and %zu more" : "%s", none.list, none.more);
     return read_phrases(o, e) || join_scaling(o, e) || join_cache_types(o, e) ? -1 : 0;
 }
 

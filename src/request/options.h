@@ -103,12 +103,12 @@ struct options {
     bool shared_db, shared_group, run_now, from_here, accept_change, rounds, until_empty, watch, follow;
     bool partial, gzip, csv, html, force, windows;
     int export_format;
-    const char *host, *api_key_file, *cors;      /* serve */
+    const char *host, *api_key_file;             /* serve */
     bool forget;
     size_t port, max_connections;
     uint64_t max_body;
     uint64_t max_upload;
-    struct text_list allow_host;
+    struct text_list allow_host, cors;
     /* of the requests of a server: the only name of a model that a body may have, NULL: any; bytes of host
      * memory that the process holds for the model and its texts, in which a job may find room, 0: none */
     const char *served; size_t held;

@@ -61,8 +61,9 @@ const char *option_respell(char *name, char from, char to);
 /* The row of an option of extend or fork that a client of a server may give, under this name or with _ for
  * -: none that opens a file or is of the machine; NULL. */
 const struct option *option_of_edit(const struct verb *verb, const char *name);
-/* What stands for an option ("--ctx-size", "-c") or a verb of another program; NULL: nothing. */
-const char *option_hint(const char *word);
+/* What stands for an option ("--ctx-size", "-c") or a verb of another program; NULL: nothing. mark, which may
+ * be NULL: of an option that is taken (options_table.c), else 0. */
+const char *option_hint(const char *word, char *mark);
 /* Whether `name` is a word of a list such as `also`, or with commas. */
 bool option_is_listed(const char *list, const char *name);
 /* Whether a number is in the range of a row, and the range in words: "a number from 0 to 1, without 0". */

@@ -6,6 +6,7 @@
 #include "src/text/chat.h"
 #include "src/text/emit.h"
 
+#include <fnmatch.h>
 #include <limits.h>
 #include <string.h>
 
@@ -46,7 +47,8 @@ const struct option options_table[] = {
       "--append by the characters that they stand for." },
     { "system", "", "TEXT", VERBS_MAKE, TEXT, F(system), TEXTS, 0,
       "With --chat: the system message that precedes the prompt." },
-    { "chat-template", "", "TEMPLATE", VERBS_CHAT | VERB_SERVE, TEXT, F(chat_template), TEXTS, DECIDES,
+    { "chat-template", "--chat-template-file", "TEMPLATE", VERBS_CHAT | VERB_SERVE, TEXT, F(chat_template),
+      TEXTS, DECIDES,
       "With --chat: the chat template to use: a file, a text in Jinja, or one of " CHAT_NAMES ".",
       .shown = "the model's own", .member = "chat" },
     { "chat-template-kwargs", "", "JSON", VERBS_CHAT | VERB_SERVE, TEXT, F(chat_kwargs), TEXTS, DECIDES,
@@ -56,7 +58,7 @@ const struct option options_table[] = {
       TEXTS, DECIDES,
       "With --chat: on and off set the template's variables enable_thinking and thinking, the others "
       "reasoning_effort. auto leaves them to the template.", .value = "auto", .member = "chat" },
-    { "thinking-budget", "", "N", VERBS_WRITE, LONG, J(sampling.thought_budget), TEXTS,
+    { "thinking-budget", "--reasoning-budget", "N", VERBS_WRITE, LONG, J(sampling.thought_budget), TEXTS,
       STORED | DECIDES | WHEN_SET | BODY | GRID,
       "End the model's thought after N tokens, so that it answers. -1: it thinks as long as it likes.",
       .min = -1, .max = BIG, .value = "-1", .fields = "thinking_token_budget" },
@@ -273,7 +275,7 @@ const struct option options_table[] = {
 
     { "format", "", "text|ids", VERB_RUN | VERB_TEXT | VERB_TAIL, CHOICE, F(format), OUTPUT, 0,
       "The form of the text on standard output. ids writes one decimal number per line.", .value = "text" },
-    { "output", "-o --out", "FILE",
+    { "output", "-o --out --output-file", "FILE",
       VERBS_BRANCH | VERB_RUN | VERB_TRAIN | VERB_TEXT | VERB_REPORT | VERB_EXPORT | VERB_CONVERT |
           VERB_PLAN, TEXT, F(output), OUTPUT, MAIN,
       "Write the result to FILE. The file appears under its name when it is complete. A file that is there "
@@ -420,7 +422,7 @@ const struct option options_table[] = {
       .shown = "no limit" },
     { "max-jobs", "", "N", VERB_WORK, SIZE, F(max_jobs), STORE, 0, "Exit after N jobs.", .min = 1, .max = BIG,
       .shown = "no limit" },
-    { "parallel", "", "auto|N", VERB_RUN | VERBS_QUEUE, TEXT, F(parallel), STORE, 0,
+    { "parallel", "-np", "auto|N", VERB_RUN | VERBS_QUEUE, TEXT, F(parallel), STORE, 0,
       "Write up to N texts at once (with run: of a batch), 1 to 64. The texts are the same for every N. "
       "auto begins with 4 and doubles their number as long as that raises the tokens per second of all texts "
       "together and memory has room.", .value = "auto" },
@@ -595,13 +597,14 @@ const struct option options_table[] = {
     { "allow-host", "", "NAME", VERB_SERVE, LIST, F(allow_host), SERVER, 0,
       "A further name of this server, as a request's header Host has it. May be given several times.",
       .shown = "the bound address and localhost" },
-    { "cors", "", "ORIGIN", VERB_SERVE, TEXT, F(cors), SERVER, 0,
-      "Let the pages of this origin, like https://name.example, call the server.", .shown = "no other" },
+    { "cors", "--cors-origins", "ORIGIN", VERB_SERVE, LIST, F(cors), SERVER, 0,
+      "Let the pages of this origin, like https://name.example, call the server. May be given several times, "
+      "or once with commas. *: the pages of every origin.", .shown = "no other" },
     { "forget", "", NULL, VERB_SERVE, FLAG, F(forget), SERVER, 0,
       "Remove a request from the store when its answer was sent or it is cancelled, and one with an "
       "Idempotency-Key 24 hours after its end. Requests that earlier servers of the store have kept "
       "are removed, too." },
-    { "help", "-h", NULL, ~0ull, FLAG, F(help), OUTPUT, HIDDEN, "" },
+    { "help", "-h --usage", NULL, ~0ull, FLAG, F(help), OUTPUT, HIDDEN, "" },
 
     /* members of stored parameters that are no options of their own */
     { "chat", "", NULL, 0, CHAT_FORM, J(chat), TEXTS, HIDDEN | STORED, "" },
@@ -692,41 +695,75 @@ const char *option_group_at(size_t i)
     return i < sizeof groups / sizeof *groups ? groups[i] : NULL;
 }
 
+/* Words are patterns of fnmatch; the first that fits counts. A mark after one says that the option is taken
+ * and changes nothing: ! alone, = with its value, ~ with on, off or auto if that follows, # with a number,
+ * without which it is longhand's own option. */
 static const struct { const char *words, *hint; } hints[] = {
     { "-c --ctx-size --max-model-len", "the context is as long as prompt and --tokens need" },
     { "-ngl --gpu-layers --n-gpu-layers", "--device cuda computes all layers on a GPU" },
+    { "-md -hf*d -td -tbd -C*d -ctkd -ctvd -otd -cmoed -ncmoed -devd -ngld --*-draft --spec-* --no-spec-* "
+      "--speculative-* --draft --draft-[mnp]* -lcs -lcd --lookup-cache-*", "--drafter names the drafters" },
     { "-dev -sm --split-mode -ts --tensor-split -mg --main-gpu -ot --override-tensor -cmoe --cpu-moe -ncmoe "
-      "--n-cpu-moe -tp --tensor-parallel-size", "a model is on one device, which --device names" },
-    { "-md --model-draft --speculative-config --speculative-model --draft-max --draft-min",
-      "--drafter names the drafters" },
+      "--n-cpu-moe -ncffn --n-cpu-ffn -tp --tensor-parallel-size --rpc --list-devices",
+      "a model is on one device, which --device names" },
+    { "-no-cnv! --no-conversation!", "without --chat a text continues its prompt" },
     { "-cnv --conversation", "--chat sends the prompt through the chat template" },
-    { "--jinja --no-jinja", "--chat runs the model's chat template, which is Jinja" },
-    { "--chat-template-file", "--chat-template takes a file, too" },
-    { "--reasoning-budget", "--thinking-budget N ends a thought after N tokens" },
-    { "--reasoning-format -rea --reasoning", "--thinking on|off is for the template" },
-    { "-st --single-turn", "run writes one text and ends" },
-    { "-v --verbose -lv --verbosity --log-verbosity --verbose-prompt --perf --show-timings",
-      "longhand show JOB and longhand report JOB tell everything about a text" },
-    { "-b --batch-size -ub --ubatch-size -fa --flash-attn --no-mmap --mlock --no-warmup --swa-full "
-      "-nkvo --no-kv-offload --numa --enforce-eager", "longhand chooses it" },
-    { "-tb --threads-batch", "--threads is the number for prompts, too" },
-    { "-sys --system-prompt", "--chat --system TEXT is the system message" },
-    { "--mirostat --mirostat-lr --mirostat-ent --mirostat-eta --mirostat-tau --dynatemp-range --dynatemp-exp "
-      "--adaptive-target", "longhand's samplers are --top-n-sigma, --top-k, --typical, --top-p, --min-p, "
-      "--eta, --xtc-probability and DRY" },
-    { "--samplers --sampler-seq", "the order of the samplers is fixed" },
-    { "--grammar --grammar-file -j --json-schema -jf --guided-json --guided-regex", "texts are free" },
-    { "--in-prefix --in-suffix -i --interactive", "longhand writes whole texts, and does not talk" },
-    { "-no-cnv --no-conversation --no-display-prompt --simple-io --log-disable --color",
+    { "--jinja! --no-jinja --reasoning-preserve --no-reasoning-preserve",
+      "--chat runs the model's chat template, which is Jinja" },
+    { "--reasoning-budget-message", "--thinking-end TEXT ends a thought" },
+    { "--reasoning-format -rea --reasoning --reasoning-effort",
+      "--thinking on|off|low|medium|high is for the template" },
+    { "--prefill-assistant --no-prefill-assistant",
+      "continue_final_message in a request continues its last message" },
+    { "-st! --single-turn!", "run writes one text and ends" },
+    { "-v! --verbose! --log-verbose! -lv= --verbosity= --log-verbosity= --verbose-prompt! --perf! "
+      "--show-timings!", "longhand show JOB and longhand report JOB tell everything about a text" },
+    { "-b= --batch-size= -ub= --ubatch-size= -fa~ --flash-attn~ --mmap! --no-mmap! --mlock! -dio! "
+      "--direct-io! -lm= -lzm= --*-mode= --*warmup! --swa-full! -*kvo! --*kv-offload! --numa= "
+      "--enforce-eager! --*repack! -nr! --no-host! --*op-offload! -dt= --defrag-thold= -fit~ --fit~ -fit?= "
+      "--fit-*= -bs! --backend-sampling! --check-tensors! --prio*= --poll*= --cpu-strict*= -ctxcp= "
+      "--*-checkpoints= -cms= --checkpoint-min-step= -cram= --cache-ram= -*kvu! --*kv-unified! "
+      "--kv-unified-*= -*cb! --*cont-batching! --*slots! -sps= --slot-prompt-*= --threads-http= -to= "
+      "--timeout= --sse-*= --sleep-*= -tb= --threads-batch=", "longhand chooses it" },
+    { "-C --cpu-mask* -Cr --cpu-range* -Cb -Crb", "longhand computes on the CPUs that taskset leaves it" },
+    { "-sys --system-prompt -sysf --system-prompt-file",
+      "--chat --system TEXT is the system message; --system \"$(cat FILE)\" reads a file" },
+    { "--mirostat* --dynatemp-* --adaptive-*", "longhand's samplers are --top-n-sigma, --top-k, --typical, "
+      "--top-p, --min-p, --eta, --xtc-probability and DRY" },
+    { "--samplers --sampler-seq --sampling-seq", "the order of the samplers is fixed" },
+    { "--grammar* -j -jf --json-schema* --guided-json --guided-regex", "texts are free" },
+    { "-l", "--logit-bias ID:BIAS adds to a logit" },
+    { "--in-prefix* --in-suffix -i -if --interactive* -mli --multiline-input --spm-infill --server-base",
+      "longhand writes whole texts, and does not talk" },
+    { "--display-prompt --log-prompts-dir -sp --special",
+      "longhand text JOB has --with-prompt, and --format ids for special tokens" },
+    { "--no-display-prompt! --simple-io! --log-disable! -co~ --color~ --log-colors~ --log-prefix! "
+      "--log-timestamps! --no-log-*! --no-perf! --no-show-timings! -ptc= --print-token-count=",
       "only the text goes to standard output, without the prompt; -q silences the rest" },
-    { "--log-file", "messages go to standard error" },
+    { "--log-file --log-jsonl", "messages go to standard error, with --progress json as JSON" },
     { "-r --reverse-prompt", "--stop TEXT ends a text" },
-    { "--prompt-cache --prompt-cache-all", "jobs with a common beginning read it once, without an option" },
-    { "--lora --lora-scaled --enable-lora", "a model with its adapter merged into it is needed" },
-    { "-mu --model-url -hff --hf-file -hft --hf-token -dr --docker-repo",
+    { "--keep# --no-context-shift! --no-escape! --skip-chat-parsing!", "longhand does so without an option" },
+    { "--context-shift", "--allow-beyond-context goes on after the end of the context" },
+    { "-gan --grp-attn-* -gaw --rope-freq-* --yarn-ext-factor --yarn-attn-factor --yarn-beta-*",
+      "--context-scaling stretches the context" },
+    { "--prompt-cache= --prompt-cache-*! --cache-prompt! --no-cache-prompt! --cache-reuse= --slot-save-path=",
+      "jobs with a common beginning read it once, without an option" },
+    { "--lora* --enable-lora --control-vector* --override-kv",
+      "a model with its adapter merged into it is needed" },
+    { "--mmproj* --no-mmproj* -mm -mmu -mmdev --image* --audio --video* --mtmd-* --media-path -bf "
+      "--binary-file --embd-[ns]* --embedding* --rerank* --pooling --no-skip-chat-parsing",
+      "longhand reads and writes texts alone" },
+    { "--offline! -mu --model-url -hff --hf-file -hft --hf-token -dr --docker-repo -cl --cache-list --fim-* "
+      "--gpt-oss-* --vision-* --embd-gemma-default",
       "longhand downloads nothing; --model takes a path or org/name:QUANT of a local cache" },
     { "--api-key", "longhand serve --api-key-file FILE asks clients for a key" },
-    { "-np --max-num-seqs", "--parallel N is the number of texts at once" },
+    { "-a --alias --tags --models-* --no-models-autoload --path --ui* --webui* --no-ui* --no-webui* "
+      "--api-prefix --ssl-* --reuse-port --props --tools* --mcp-* -ag --agent -no-ag! --no-agent!",
+      "serve has one model, called as its file, its own pages and no tools; a proxy before it does more" },
+    { "--cors-* --no-cors-credentials", "--cors ORIGIN lets the pages of an origin in" },
+    { "--metrics", "serve has GET /metrics without an option, and work --metrics FILE writes a file" },
+    { "--completion-bash --version", "longhand help --completion bash and longhand --version print it" },
+    { "--max-num-seqs", "--parallel N is the number of texts at once" },
     { "--gpu-memory-utilization", "--max-memory SIZE is the memory of the process" },
     { "--trust-remote-code", "longhand runs no code of a model" },
     { "--quantization", "--weights q8_0 or q4_0 quantises a 16-bit model" },
@@ -754,10 +791,18 @@ bool option_is_listed(const char *list, const char *name)
     return false;
 }
 
-const char *option_hint(const char *word)
+const char *option_hint(const char *word, char *mark)
 {
+    char pattern[40], ignored;
+    mark = mark ? mark : &ignored;
     for (size_t i = 0; i < sizeof hints / sizeof *hints; i++)
-        if (option_is_listed(hints[i].words, word))
-            return hints[i].hint;
+        for (const char *p = hints[i].words; *p; p += strspn(p, " ")) {
+            const size_t n = strcspn(p, " !=~#");
+            snprintf(pattern, sizeof pattern, "%.*s", (int)n, p);
+            p += n;
+            *mark = *p && *p != ' ' ? *p++ : 0;
+            if (fnmatch(pattern, word, 0) == 0)
+                return hints[i].hint;
+        }
     return NULL;
 }

@@ -12,7 +12,7 @@ check an_option_of_llama_cpp_has_a_hint 2 "no option '-ngl': --device cuda" $R -
 check mirostat_has_a_hint 2 "no option '--mirostat': longhand's samplers are --top-n-sigma" $R --mirostat 2
 check an_option_of_vllm_has_a_hint 2 "no option '--max-num-seqs': --parallel N" $R --max_num_seqs=8
 check a_seed_of_minus_one_is_drawn 0 '^seed: [0-9]+$' $R --seed -1
-check no_cnv_has_a_hint 2 "no option '-no-cnv': only the text" $R -no-cnv
+check no_cnv_changes_nothing 0 "'-no-cnv' changes nothing: without --chat a text continues" $R -no-cnv
 check tokens_of_minus_one_have_a_hint 2 \
     "^longhand: -n: '-1' is llama.cpp's word for no limit; without -n a text goes to its own end" \
     run -m $MODEL -p x -n -1

@@ -140,10 +140,9 @@ static void thousands_and_millions_are_numbers(void)
 
 static void all_unknown_options_are_in_one_message(void)
 {
-    check_refused("run --jinja -st -v -n 5 -ngl 99 --tempature -1 --window 9 --jinja",
-                  "run: there is no option '--jinja': --chat runs the model's chat template, which is Jinja; "
-                  "there is no option '-st': run writes one text and ends; there is no option '-v': longhand "
-                  "show JOB and longhand report JOB tell everything about a text; there is no option '-ngl': "
+    check_refused("run --no-jinja -r x -n 5 -ngl 99 --tempature -1 --window 9 --no-jinja",
+                  "run: there is no option '--no-jinja': --chat runs the model's chat template, which is "
+                  "Jinja; there is no option '-r': --stop TEXT ends a text; there is no option '-ngl': "
                   "--device cuda computes all layers on a GPU; unknown option '--tempature': did you mean "
                   "'--temperature'?; '--window' is an option of score");
     /* an unknown option comes before a bad value, on whichever side it stands */
