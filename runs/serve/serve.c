@@ -3,6 +3,7 @@
 #include "runs/work/schedule.h"
 #include "src/base/output.h"
 #include "src/base/stopping.h"
+#include "src/request/draft_options.h"
 #include "src/request/model_options.h"
 
 #include <inttypes.h>
@@ -158,6 +159,7 @@ int serve(const struct options *o, struct worker *w, struct store *s, size_t par
              open_store(&sv, s, e) ? -1 : 0;
     if (rc == 0) {
         name_model(&sv);
+        draft_notices(o, batch_front_engine(&sv.front), "");
         sv.request.served = sv.model;
         rc = http_start(&sv, e) || batches_start(&sv, e) ? -1 : 0;
     }

@@ -21,6 +21,7 @@ static int open_drafters(struct engine *g, struct decode_setup *x, const struct 
     progress_open(&none, PROGRESS_NONE, true);
     if (draft_from_options(&x->draft, &files, o, g->dir, sizeof PROMPT, e))
         return -1;
+    draft_notices(o, g, "");
     engine_plan(&plan, g, n_max, decode_work_rows(&x->draft, n_max), draft_rows(&x->draft));
     memory_plan_deduct(&plan, 0, g->weight_bytes);
     decode_plan(&plan, x, &g->model, n_max);

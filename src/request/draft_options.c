@@ -161,9 +161,42 @@ int draft_from_options(struct draft_settings *s, struct drafter_files *files, co
         return verify_published_check(s, e);
     if (s->draft_passes == 0)
         s->drafters &= ~(1u << DRAFTER_PARTIAL);
-    if (s->drafters == 1u << DRAFTER_PARTIAL && s->n_width > 1 && !options_given(o, "draft-passes") &&
-        s->draft_passes < (long)s->n_width)
-        request_notice(o, "--tree has %zu depths, and one draft pass of partial fills one depth; "
-                       "--draft-passes %zu fills all", s->n_width, s->n_width);
     return draft_check(s, e);
+}
+
+/* Options, and the drafters that they are for. */
+#define BIT(d) (1u << DRAFTER_##d)
+#define WEIGHTS (ALL_DRAFTERS & ~(BIT(NGRAM) | BIT(SUFFIX)))
+static const struct { const char *options; unsigned drafters; } uses[] = {
+    { "tree", ALL_DRAFTERS },
+    { "ngram-k ngram-lead ngram-delay", BIT(NGRAM) },
+    { "draft-passes", WEIGHTS & ~BIT(HEADS) },
+    { "kv-budget kv-sinks", BIT(PARTIAL) | BIT(MODEL) | BIT(MTP) },
+    { "kv-policy", BIT(PARTIAL) },
+    { "draft-weights", WEIGHTS },
+};
+
+void draft_notices(const struct options *o, const struct engine *g, const char *prefix)
+{
+    char text[600] = "", list[256];
+    struct options x = *o;
+    struct draft_settings s;
+    struct drafter_files files;
+    struct err ignored;
+    if (preset_apply(&x, false, &ignored) || draft_from_options(&s, &files, o, g->dir, 1, &ignored))
+        return;
+    if (strcmp(x.job.drafter, "auto") == 0)
+        s.drafters &= draft_of_config(&g->config);
+    for (const struct option *opt = options_table; opt->name; opt++)
+        for (size_t i = 0, n = strlen(text); i < sizeof uses / sizeof *uses; i++)
+            if (x.given[opt - options_table] && option_is_listed(uses[i].options, opt->name) &&
+                !(s.drafters & uses[i].drafters))
+                snprintf(text + n, sizeof text - n, "%s--%s (for %s)", n ? ", " : "", opt->name,
+                         i ? drafter_list(list, uses[i].drafters) : "any drafter");
+    if (*text)
+        request_notice(o, "%swith --drafter %s this changes nothing: %s", prefix, x.job.drafter, text);
+    if (s.drafters == BIT(PARTIAL) && s.n_width > 1 && !options_given(o, "draft-passes") &&
+        s.draft_passes < (long)s.n_width)
+        request_notice(o, "%s--tree has %zu depths, and one draft pass of partial fills one depth; "
+                       "--draft-passes %zu fills all", prefix, s.n_width, s.n_width);
 }

@@ -1,6 +1,7 @@
 /* Settings of drafting from the command line: --drafter, --tree and related options; --preset. */
 #pragma once
 #include "src/decode/draft.h"
+#include "src/decode/engine.h"
 #include "src/request/options.h"
 
 /* The names of the presets; NULL after the last. */
@@ -21,3 +22,5 @@ unsigned draft_of_model(const char *dir);
 /* Reads and checks the settings. `auto` includes the trained drafters of the model. */
 int draft_from_options(struct draft_settings *s, struct drafter_files *files, const struct options *o,
                        const char *model_dir, size_t n_prompt, struct err *e);
+/* Lines on standard error, after `prefix`, about options that do nothing with these drafters. */
+void draft_notices(const struct options *o, const struct engine *g, const char *prefix);

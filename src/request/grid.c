@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "src/base/json.h"
+#include "src/request/draft_options.h"
 #include "src/request/options_impl.h"
 #include "src/request/sampling_options.h"
 
@@ -139,6 +140,9 @@ static int add_combination(struct grid *g, size_t c, struct err *e)
     if (!keep(g, r.job.parameters) && rc == 0)
         rc = no_memory(e);
     rc = rc ? rc : add_jobs(g, c, &r, name, e);
+    snprintf(name + strlen(name), 3, ": ");
+    if (rc == 0)
+        draft_notices(&g->o, &g->engine, name);
     sampling_free(&r.sampling);
     return rc;
 }

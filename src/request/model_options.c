@@ -11,6 +11,7 @@
 #include "src/model/config_tensors.h"
 #include "src/model/find_model.h"
 #include "src/model/gguf_model.h"
+#include "src/request/draft_options.h"
 
 const char *model_of_options(const struct options *o, const char **what)
 {
@@ -94,6 +95,8 @@ void model_notices(const struct engine *g, const struct options *o)
     char text[400];
     if (o->quiet)
         return;
+    if (!o->grid.n)                      /* of a grid each combination has its own */
+        draft_notices(o, g, "");
     if (g->own_eos >= 0) {
         token_text(text, g, g->own_eos);
         request_notice(o, "%s (%d), the eos_token of tokenizer_config.json, ends a text, too: config.json "
