@@ -108,8 +108,7 @@ static int read_chat(struct batch_model *m, struct batch_line *l, struct request
                               l->template ? CHAT_TEXT : CHAT_FILE, e) ||
              (l->job.chapter.after_id && l->job.chapter.carry > 0 &&
               read_next_turn(&p, &m->engine, e)) ? -1 : 0;
-        if (rc)
-            err_while(e, "body.messages");
+        rc = rc ? err_while(e, "body.messages") : chat_check_places(c, &l->in, e);
     }
     chat_close(&own);
     if (heavy)

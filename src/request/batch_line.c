@@ -160,7 +160,7 @@ static int open_line(struct batch_line *l, struct json *root, const char *where,
                      const char *allowed, struct err *e)
 {
     l->job.chapter.carry = -1;
-    l->size = 3 * n + 512;
+    l->size = 4 * n + 512;
     if (l->o.chat && l->o.system)
         l->size += 8 * strlen(l->o.system);      /* an escaped copy, and one that is not */
     if (js_check(root, where, text, n, e))

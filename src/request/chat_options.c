@@ -239,7 +239,10 @@ static int make_once(struct chat_prompt *p, const char *dir, const char *templat
 {
     struct chat c = {0};
     const int rc = chat_open(&c, dir, template, source, e) ||
-                   chat_prompt_make(p, &c, t, in, notes, e) ? -1 : 0;
+                   chat_prompt_make(p, &c, t, in, notes, e) ||
+                   (source == CHAT_FILE && chat_check_places(&c, in, e)) ? -1 : 0;
+    if (rc)
+        chat_prompt_free(p);
     chat_close(&c);
     return rc;
 }

@@ -67,12 +67,37 @@ static const char *copy_name(struct batch_line *l, const struct json *v, size_t 
     return n && n <= most && !control ? line_string(l, v, &ignored) : NULL;
 }
 
+/* Whether a text is a list of texts as JSON, as some front ends send it: ["\n", ":"], and for the breakers of
+ * DRY also "\n", ":" and []. */
+static bool list_inside(struct json *list, struct batch_line *l, const struct json *v)
+{
+    const bool breakers = l->field->opt->flags & NULL_IF_EMPTY, bare = v->s[1] != '[';
+    bool control;
+    struct json one;
+    struct err ignored;
+    if (bare && !(breakers && strncmp(v->s, "\"\\\"", 3) == 0))
+        return false;
+    const size_t n = js_length(v, &control);
+    char *room = line_room(l, n + 2);
+    room[0] = '[';
+    js_unescape(v, room + 1);
+    room[n + 1] = ']';
+    if (js_check(list, v->file, room + !bare, bare ? n + 2 : n, &ignored) || js_kind(list) != JS_ARRAY)
+        return false;
+    for (struct js_walk w = js_walk(list); js_next(&w, NULL, &one);)
+        if (js_kind(&one) != JS_STRING)
+            return false;
+    return breakers || js_count(list);
+}
+
 /* The texts of an option with a list, in place of those of the command line. */
 static int read_texts(struct batch_line *l, const struct json *v, struct err *e)
 {
     const struct option *opt = l->field->opt;
     struct text_list *list = option_place(&l->o, opt);
-    struct json one;
+    struct json one, inside;
+    if (js_kind(v) == JS_STRING && list_inside(&inside, l, v))
+        v = &inside;
     assert(l->n_lists < LINE_LISTS_MAX);
     const char **texts = l->list[l->n_lists++] = calloc(js_count(v) + 1, sizeof *texts);
     *list = (struct text_list){ texts, 0 };
@@ -102,7 +127,7 @@ static void escape_texts(struct batch_line *l, struct text_list *list)
             more += *p == '\\';
         if (!more)
             continue;
-        char *out = line_room(l, strlen(text) + more); /* `room` has two bytes for each byte of the line */
+        char *out = line_room(l, strlen(text) + more); /* `room` has enough bytes for each of the line */
         list->v[i] = out;
         for (; *text; *out++ = *text++)
             if (*text == '\\')
@@ -318,8 +343,9 @@ static const struct line_field own_fields[] = {
     { "chat_template", FIELD_CHAT, read_text, "a name, or the text of a template", TO(template) },
     { "chat_template_kwargs", FIELD_CHAT, read_kwargs, "{enable_thinking, date_string}" },
     { "reasoning_effort", FIELD_CHAT, read_effort, "low, medium or high: a variable of the template" },
-    { "tools", FIELD_CHAT, read_array, "a list for the chat template; the answer stays text", TO(in.tools) },
-    { "documents", FIELD_CHAT, read_array, "a list for the chat template", TO(in.documents) },
+    { "tools", FIELD_CHAT, read_array,
+      "a list for a chat template that names it; calls come back as the model wrote them", TO(in.tools) },
+    { "documents", FIELD_CHAT, read_array, "a list for a chat template that names it", TO(in.documents) },
     { "logprobs", FIELD_BODY | FIELD_WHOLE, read_logprobs,
       "--logprobs: a number; in a chat true or false" },
     { "top_logprobs", FIELD_BODY | FIELD_WHOLE, read_top_logprobs,

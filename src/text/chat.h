@@ -71,6 +71,8 @@ bool chat_name_is_gone(const char *name);
 /* The text of the model's own template; NULL if it has none. The caller frees it. */
 int  chat_template_text(char **text, const char *place, struct err *e);
 
+/* ERR_INPUT for tools, documents and calls of messages that a template which rendered them never names. */
+int chat_check_places(const struct chat *c, const struct chat_input *in, struct err *e);
 /* Renders the prompt, NUL-terminated; the caller frees *text. A refusal is ERR_INPUT. */
 int chat_render(const struct chat *c, const struct chat_input *in, char **text, size_t *size, struct err *e);
 /* Renders the prompt, and its token ids; the caller frees both. An empty prompt is ERR_INPUT. */

@@ -321,6 +321,21 @@ static int write_variables(FILE *f, const struct chat *c, struct jinja *t, const
     return 0;
 }
 
+int chat_check_places(const struct chat *c, const struct chat_input *in, struct err *e)
+{
+    const struct jinja *t = template_of(c, in);
+    const char *lost = in->tools.s && !jinja_names(t, "tools")           ? "tools"
+                       : in->documents.s && !jinja_names(t, "documents") ? "documents"
+                                                                         : NULL;
+    struct json one, calls;
+    for (struct js_walk w = js_walk(&in->messages); !lost && js_next(&w, NULL, &one);)
+        if (js_get(&one, "tool_calls", &calls, e) > 0 && !is_empty(&calls) &&
+            !jinja_mentions(t, "tool_calls"))
+            lost = "tool_calls";
+    return lost ? err_set(e, ERR_INPUT, "the chat template has no place for %s: the model would not see them",
+                          lost) : 0;
+}
+
 /* ---- the prompt ---- */
 
 /* Cuts the prompt at the mark, as transformers does. `final` is the text before the mark. */
@@ -495,10 +510,6 @@ void chat_notice(char *out, size_t size, const struct chat *c, const struct chat
         add_unnamed(&l, "enable_thinking", "thinking");
     if (in->date)
         add_unnamed(&l, "strftime_now", "date_string");
-    if (in->tools.s)
-        add_unnamed(&l, "tools", NULL);
-    if (in->documents.s)
-        add_unnamed(&l, "documents", NULL);
     for (size_t i = 0; i < 2; i++) {
         if (!in->kwargs[i].s)
             continue;
