@@ -364,12 +364,6 @@ static int read_phrases(struct options *o, struct err *e)
     return 0;
 }
 
-/* Whether a word is a number below 0: `priority` takes one, and so may an option that is refused. */
-static bool is_number_word(const struct options *o, const char *word, bool refused)
-{
-    return (o->verb->bit == VERB_PRIORITY || refused) && is_number(word);
-}
-
 /* The messages of options. */
 struct refusals { char list[900]; size_t more; };      /* `more` have no room in the list */
 
@@ -391,9 +385,10 @@ static int parse_words(struct options *o, int argc, char **argv, struct err *e)
     struct err first = {0};              /* of a value */
     for (int i = 2; i < argc; i++) {
         const char *w = argv[i];
+        const bool numbers = o->verb->bit == VERB_PRIORITY || refused;     /* below 0 may stand here */
         if (!only_words && strcmp(w, "--") == 0) {
             only_words = true;
-        } else if (!only_words && w[0] == '-' && w[1] && !is_number_word(o, w, refused)) {
+        } else if (!only_words && w[0] == '-' && w[1] && !(numbers && is_number(w))) {
             const int rc = parse_option(o, argc, argv, &i, e);
             if (rc < 0 && !first.code)
                 first = *e;

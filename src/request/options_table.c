@@ -702,7 +702,8 @@ static const struct { const char *words, *hint; } hints[] = {
     { "-c --ctx-size --max-model-len", "the context is as long as prompt and --tokens need" },
     { "-ngl --gpu-layers --n-gpu-layers", "--device cuda computes all layers on a GPU" },
     { "-md -hf*d -td -tbd -C*d -ctkd -ctvd -otd -cmoed -ncmoed -devd -ngld --*-draft --spec-* --no-spec-* "
-      "--speculative-* --draft --draft-[mnp]* -lcs -lcd --lookup-cache-*", "--drafter names the drafters" },
+      "--speculative-* --draft --draft-[mn]* --draft-p-* -lcs -lcd --lookup-cache-*",
+      "--drafter names the drafters" },
     { "-dev -sm --split-mode -ts --tensor-split -mg --main-gpu -ot --override-tensor -cmoe --cpu-moe -ncmoe "
       "--n-cpu-moe -ncffn --n-cpu-ffn -tp --tensor-parallel-size --rpc --list-devices",
       "a model is on one device, which --device names" },
@@ -760,7 +761,7 @@ static const struct { const char *words, *hint; } hints[] = {
     { "-a --alias --tags --models-* --no-models-autoload --path --ui* --webui* --no-ui* --no-webui* "
       "--api-prefix --ssl-* --reuse-port --props --tools* --mcp-* -ag --agent -no-ag! --no-agent!",
       "serve has one model, called as its file, its own pages and no tools; a proxy before it does more" },
-    { "--cors-* --no-cors-credentials", "--cors ORIGIN lets the pages of an origin in" },
+    { "--cors-* --no-cors-credentials --allowed-*", "--cors ORIGIN lets the pages of an origin in" },
     { "--metrics", "serve has GET /metrics without an option, and work --metrics FILE writes a file" },
     { "--completion-bash --version", "longhand help --completion bash and longhand --version print it" },
     { "--max-num-seqs", "--parallel N is the number of texts at once" },
