@@ -140,9 +140,10 @@ static int add_combination(struct grid *g, size_t c, struct err *e)
     if (!keep(g, r.job.parameters) && rc == 0)
         rc = no_memory(e);
     rc = rc ? rc : add_jobs(g, c, &r, name, e);
-    snprintf(name + strlen(name), 3, ": ");
-    if (rc == 0)
+    if (rc == 0) {
+        strcat(name, ": ");              /* set_combination left room */
         draft_notices(&g->o, &g->engine, name);
+    }
     sampling_free(&r.sampling);
     return rc;
 }
