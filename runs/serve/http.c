@@ -29,10 +29,6 @@
 enum { SPARE = 8, LEAVING = 1024, BODIES = 16, STACK_BYTES = 4 << 20, KEY_BYTES_MAX = 4096,
        KEEPALIVE_SECONDS = 60, HEADER_SECONDS = 10 };
 
-/* The forms of --allow-host and --cors. */
-#define HOST "([a-z0-9._-]+|[0-9a-f]*:[0-9a-f]*:[0-9a-f:.]*)"
-#define ORIGIN "(\\*|null|[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\\[[0-9a-f:.]+\\])(:[0-9]{1,5})?/?)"
-
 /* ---- answers ---- */
 
 const char *call_argument(const struct call *c, const char *name)
@@ -579,9 +575,10 @@ int http_open(struct server *sv, struct err *e)
     struct addrinfo *a = NULL;
     char port[8];
     snprintf(port, sizeof port, "%zu", o->port);
-    if (check_forms(&o->cors, "--cors", "^" ORIGIN "( *, *" ORIGIN ")*$",
+    if (check_forms(&o->cors, "--cors", "^((\\*|null|[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\\[[0-9a-f:.]+\\])"
+                                        "(:[0-9]{1,5})?/?)(, *|$))+$",
                     "an origin, which has a scheme and no path, like http://localhost:3000; * is all", e) ||
-        check_forms(&o->allow_host, "--allow-host", "^" HOST "$",
+        check_forms(&o->allow_host, "--allow-host", "^([a-z0-9._-]+|[0-9a-f]*:[0-9a-f]*:[0-9a-f:.]*)$",
                     "the name of a host, without scheme, port and brackets", e) ||
         (o->api_key_file && read_key(sv, o->api_key_file, e)))
         return -1;

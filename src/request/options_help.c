@@ -174,19 +174,13 @@ void options_help(FILE *f, const struct verb *verb, bool all)
 /* Escapes a text for troff. A point or an apostrophe at its start would begin a request. */
 static void troff(FILE *f, const char *s)
 {
-    if (*s == '.' || *s == '\'')
-        fputs("\\&", f);
-    for (; *s; s++)
-        switch (*s) {
-        case '\\': fputs("\\e", f); break;
-        case '-':  fputs("\\-", f); break;
-        case '"':  fputs("\\(dq", f); break;
-        case '\'': fputs("\\(aq", f); break;
-        case '^':  fputs("\\(ha", f); break;
-        case '~':  fputs("\\(ti", f); break;
-        case '`':  fputs("\\(ga", f); break;
-        default:   fputc(*s, f);
-        }
+    static const char from[] = "\\-\"'^~`", *const to[] = { "e", "-", "(dq", "(aq", "(ha", "(ti", "(ga" };
+    fputs(*s == '.' || *s == '\'' ? "\\&" : "", f);
+    for (const char *at; *s; s++)
+        if ((at = strchr(from, *s)))
+            fprintf(f, "\\%s", to[at - from]);
+        else
+            fputc(*s, f);
 }
 
 static void troff_line(FILE *f, const char *s)
