@@ -83,12 +83,15 @@ server="
     --mmproj-device="
 names() # VERB NAMES..: prints those that are only unknown, or read as something else
 {
-    local verb=$1 name
+    local verb=$1 name said
+    local only="unknown option|is one word too many|takes no value|^longhand: -[a-z]: '"
     shift
     for name; do
-        "$L" "$verb" "${name%=}" $([ "$name" = "${name%=}" ] || echo 1) >/dev/null 2>"$TMP/err" </dev/null
-        ! grep -E "unknown option|is one word too many|takes no value|^longhand: -[a-z]: '" "$TMP/err" ||
-            echo "$name"
+        case $name in
+        *=) said=$("$L" "$verb" "${name%=}" 1 2>&1 >/dev/null </dev/null) ;;
+        *) said=$("$L" "$verb" "$name" 2>&1 >/dev/null </dev/null) ;;
+        esac
+        if [[ $said =~ $only ]]; then echo "$name: $said"; fi
     done
 }
 names run $common >"$TMP/a"; names serve $server >"$TMP/b"
