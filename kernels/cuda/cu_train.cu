@@ -1,5 +1,5 @@
-/* Training of drafting heads, except products. The arithmetic is that of kernels/train_impl.h except for the order
- * of sums, which here depends on the sizes alone. */
+/* Training of drafting heads, except products. The arithmetic is that of kernels/train_impl.h except for the
+ * order of sums, which here depends on the sizes alone. */
 #include "kernels/cuda/cu.h"
 #include "kernels/cuda/cu_args.h"
 

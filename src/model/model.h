@@ -45,7 +45,8 @@ struct model {                           /* {0} is closed */
 };
 
 /* Lists the tensors outside of the layers, in the order of loading, and returns their number. The layers are
- * loaded before the final norm. ts: the files, or NULL. A draft layer has an embedding and an LM head of its own only if the files have them. */
+ * loaded before the final norm. ts: the files, or NULL. A draft layer has an embedding and an LM head of its
+ * own only if the files have them. */
 enum { MODEL_PARTS_MAX = 14 };
 size_t model_parts(struct layer_part p[MODEL_PARTS_MAX], const struct config *c, const struct tensors *ts);
 
