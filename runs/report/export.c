@@ -93,14 +93,22 @@ static bool same_batch(const struct item *a, const struct item *b)
     return a->job->batch && b->job->batch && strcmp(a->job->batch, b->job->batch) == 0;
 }
 
+static int by_batch(const void *a, const void *b)
+{
+    const struct item *x = a, *y = b;
+    const char *p = x->job->batch ? x->job->batch : "", *q = y->job->batch ? y->job->batch : "";
+    int d = strcmp(p, q);
+    d = d ? d : (x->source > y->source) - (x->source < y->source);
+    return d ? d : (x->job->id > y->job->id) - (x->job->id < y->job->id);
+}
+
 static void put_in_order(struct exporter *x)
 {
-    for (size_t i = 0; i < x->n; i++) {  /* the jobs of a source are in the order of their numbers */
-        size_t k = x->v[i].job->batch ? i : 0;
-        while (k && !same_batch(&x->v[i], &x->v[k - 1]))
-            k--;
-        x->v[i].first_source = k ? x->v[k - 1].first_source : x->v[i].source;
-        x->v[i].first = k ? x->v[k - 1].first : x->v[i].job->id;
+    qsort(x->v, x->n, sizeof *x->v, by_batch);
+    for (size_t i = 0; i < x->n; i++) {
+        const bool goes_on = i && same_batch(&x->v[i], &x->v[i - 1]);
+        x->v[i].first_source = goes_on ? x->v[i - 1].first_source : x->v[i].source;
+        x->v[i].first = goes_on ? x->v[i - 1].first : x->v[i].job->id;
     }
     qsort(x->v, x->n, sizeof *x->v, by_line);
 }

@@ -26,8 +26,7 @@
 
 struct export_source {                   /* of one database */
     struct store *store;
-    /* by number, or all of one batch; a job that was removed meanwhile is an error */
-    const struct job_list *jobs;
+    const struct job_list *jobs;         /* a job that was removed meanwhile is an error */
 };
 
 /* FORMAT_TEXT ..; output NULL: standard output */

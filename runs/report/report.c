@@ -499,10 +499,8 @@ int reports_open(struct reports *l, const struct report_from *from, size_t n, co
             l->equal_lengths &= rc != 1 || r->tokens == l->v[0].tokens;
         }
     text_reader_close(&h);
-    if (rc >= 0) {
-        reports_find_speedups(l);
-        rc = o->by ? reports_group(l, e) : 0;
-    }
+    if (rc >= 0)
+        rc = reports_find_speedups(l, e) || (o->by && reports_group(l, e)) ? -1 : 0;
     if (rc == 0)
         reports_find_differences(l);
     if (rc)

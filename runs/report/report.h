@@ -130,7 +130,7 @@ int reports_open(struct reports *l, const struct report_from *from, size_t n, co
 void reports_close(struct reports *l);
 
 /* The steps of reports_open after the jobs are read (report_group.c). */
-void reports_find_speedups(struct reports *l);
+int  reports_find_speedups(struct reports *l, struct err *e);
 int  reports_group(struct reports *l, struct err *e);
 void reports_find_differences(struct reports *l);
 const char *report_value_text(const struct report_value *v);

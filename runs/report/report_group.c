@@ -311,18 +311,36 @@ static bool is_measured(const struct report *r)
     return r->job->state == JOB_DONE && r->job->numerics && r->sum.rounds > 0 && ran_alone(&r->sum);
 }
 
-void reports_find_speedups(struct reports *l)
+static int by_sha(const void *a, const void *b)
 {
+    const struct report *x = *(const struct report *const *)a, *y = *(const struct report *const *)b;
+    return memcmp(x->job->sha, y->job->sha, sizeof x->job->sha);
+}
+
+/* Of several baselines the last one in the list counts. */
+int reports_find_speedups(struct reports *l, struct err *e)
+{
+    size_t n = 0;
+    const struct report **plain = calloc(l->n + 1, sizeof *plain);
+    if (!plain)
+        return no_memory(e);
+    for (const struct report *p = l->v; p < l->v + l->n; p++)
+        if (p->undrafted && is_measured(p))
+            plain[n++] = p;
+    qsort(plain, n, sizeof *plain, by_sha);
     for (struct report *r = l->v; r < l->v + l->n; r++) {
-        if (r->undrafted || !is_measured(r))
-            continue;
-        for (const struct report *p = l->v + l->n; p-- > l->v && !r->plain;)
-            if (p->undrafted && is_measured(p) && same_text(r, p)) {
-                r->sum.speedup =
-                    figure(&r->sum, "tokens_per_second") / figure(&p->sum, "tokens_per_second");
-                r->plain = p->job->id;
-            }
+        const struct report *best = NULL, **at = bsearch(&r, plain, n, sizeof *plain, by_sha);
+        while (at > plain && by_sha(&r, at - 1) == 0)
+            at--;
+        for (; at && !r->undrafted && is_measured(r) && at < plain + n && by_sha(&r, at) == 0; at++)
+            best = *at > best && same_text(r, *at) ? *at : best;
+        if (best) {
+            r->sum.speedup = figure(&r->sum, "tokens_per_second") / figure(&best->sum, "tokens_per_second");
+            r->plain = best->job->id;
+        }
     }
+    free(plain);
+    return 0;
 }
 
 const char *report_baseline_command(char out[REPORT_COMMAND], const struct report *r)

@@ -325,17 +325,19 @@ static int check_names(struct cursor *c)
 static int take_tensors(struct cursor *c)
 {
     struct gguf *g = c->g;
-    size_t end = 0, last;
+    size_t end = 0, start, last;
     for (size_t i = 0; i < g->n_tensors; i++)
         if (take_tensor(c, &g->tensor[i], &end))
             return -1;
     g->data_start = (c->at + g->alignment - 1) / g->alignment * g->alignment;
     for (struct gguf_tensor *t = g->tensor; t < g->tensor + g->n_tensors; t++) {
         c->tensor = t;
-        if (!add_size(g->data_start, t->offset, &t->offset) || !add_size(t->offset, t->bytes, &last) ||
-            last > c->size)
-            return bad(c, c->at, "its data end at byte %zu, the file has %zu: it is cut short",
-                       t->offset + t->bytes, c->size);
+        if (!add_size(g->data_start, t->offset, &start) || !add_size(start, t->bytes, &last))
+            last = SIZE_MAX;
+        if (last > c->size)
+            return bad(c, c->at, "its data end at byte %zu, the file has %zu: it is cut short", last,
+                       c->size);
+        t->offset = start;
     }
     return check_names(c);
 }

@@ -183,8 +183,10 @@ static void index_entry(struct jinja *j, struct jj_dict *d, size_t i)
 
 static void index_all(struct jinja *j, struct jj_dict *d)
 {
-    if (d->n < 8)
+    if (d->n < 8) {
+        d->slots = 0;
         return;
+    }
     if (d->n * 2 > d->slots) {
         for (d->slots = 32; d->slots < d->n * 4; d->slots *= 2);
         d->index = jj_alloc(j, d->slots * sizeof *d->index);
