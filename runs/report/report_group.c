@@ -350,8 +350,9 @@ const char *report_baseline_command(char out[REPORT_COMMAND], const struct repor
                        !r->unique;
     if (!lacks)
         return NULL;
-    snprintf(out, REPORT_COMMAND, "longhand fork %" PRId64 " --at 0 --seed %" PRIu64 " --drafter none%s%s",
-             j->id, j->seed, r->db ? " --db " : "", r->db ? r->db : "");
+    snprintf(out, REPORT_COMMAND,
+             "longhand fork %" PRId64 " --at 0 --seed %" PRIu64 " --drafter none --alone%s%s", j->id, j->seed,
+             r->db ? " --db " : "", r->db ? r->db : "");
     return out;
 }
 
@@ -377,6 +378,15 @@ static void add_difference(struct reports *l, const char *name)
         l->differing[l->n_differing++] = name;
 }
 
+/* Whether the jobs have the same stored parameters, as those of one batch do. */
+static bool same_parameters(const struct reports *l)
+{
+    size_t i = 1;
+    while (i < l->n && strcmp(l->v[i].json, l->v[0].json) == 0)
+        i++;
+    return i == l->n;
+}
+
 /* Parameters of sampling come before those of drafting, of which the drafter is the first, and the seed is
  * the last. Prompt and length have columns or files of their own. */
 void reports_find_differences(struct reports *l)
@@ -384,7 +394,7 @@ void reports_find_differences(struct reports *l)
     if (l->n < 2)
         return;
     const struct report *r = &l->v[0];
-    const size_t n = r->n_parameters;
+    const size_t n = same_parameters(l) ? 0 : r->n_parameters;
     add_difference(l, "model");
     for (size_t i = 0; i < n; i++)
         if (!strchr(r->parameter[i].name, '.'))

@@ -67,27 +67,26 @@ static const char *copy_name(struct batch_line *l, const struct json *v, size_t 
     return n && n <= most && !control ? line_string(l, v, &ignored) : NULL;
 }
 
-/* Whether a text is a list of texts as JSON, as some front ends send it: ["\n", ":"], and for the breakers of
- * DRY also "\n", ":" and []. */
-static bool list_inside(struct json *list, struct batch_line *l, const struct json *v)
+/* Reads the breakers of DRY from JSON inside a text, as some front ends send them: ["\n", ":"] or "\n", ":".
+ * 1: done; 0: the text is a breaker itself; -1: the JSON is no list of texts. */
+static int breakers_inside(struct json *list, struct batch_line *l, const struct json *v, struct err *e)
 {
-    const bool breakers = l->field->opt->flags & NULL_IF_EMPTY, bare = v->s[1] != '[';
+    const bool bare = strncmp(v->s, "\"\\\"", 3) == 0;
     bool control;
     struct json one;
     struct err ignored;
-    if (bare && !(breakers && strncmp(v->s, "\"\\\"", 3) == 0))
-        return false;
+    if (!bare && strncmp(v->s, "\"[\\\"", 4) != 0 && strncmp(v->s, "\"[]\"", 4) != 0)
+        return 0;
     const size_t n = js_length(v, &control);
     char *room = line_room(l, n + 2);
     room[0] = '[';
     js_unescape(v, room + 1);
     room[n + 1] = ']';
-    if (js_check(list, v->file, room + !bare, bare ? n + 2 : n, &ignored) || js_kind(list) != JS_ARRAY)
-        return false;
-    for (struct js_walk w = js_walk(list); js_next(&w, NULL, &one);)
-        if (js_kind(&one) != JS_STRING)
-            return false;
-    return breakers || js_count(list);
+    bool good = js_check(list, v->file, room + !bare, bare ? n + 2 : n, &ignored) == 0 &&
+                js_kind(list) == JS_ARRAY;
+    for (struct js_walk w = good ? js_walk(list) : (struct js_walk){ 0 }; good && js_next(&w, NULL, &one);)
+        good = js_kind(&one) == JS_STRING;
+    return good ? 1 : bare ? 0 : js_bad(v, e, "a list of texts is needed, which may be JSON inside a text");
 }
 
 /* The texts of an option with a list, in place of those of the command line. */
@@ -96,8 +95,12 @@ static int read_texts(struct batch_line *l, const struct json *v, struct err *e)
     const struct option *opt = l->field->opt;
     struct text_list *list = option_place(&l->o, opt);
     struct json one, inside;
-    if (js_kind(v) == JS_STRING && list_inside(&inside, l, v))
-        v = &inside;
+    if (opt->flags & NULL_IF_EMPTY && js_kind(v) == JS_STRING) {
+        const int rc = breakers_inside(&inside, l, v, e);
+        if (rc < 0)
+            return -1;
+        v = rc ? &inside : v;
+    }
     assert(l->n_lists < LINE_LISTS_MAX);
     const char **texts = l->list[l->n_lists++] = calloc(js_count(v) + 1, sizeof *texts);
     *list = (struct text_list){ texts, 0 };

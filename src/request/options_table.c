@@ -409,7 +409,7 @@ const struct option options_table[] = {
       "that is a list has + for the comma: drafter=heads+ngram,none. Given several times: for every "
       "combination. The name of the jobs is --name, else grid-SEED; all have the same seed. Jobs of a grid "
       "over drafting options are written alone, as with --alone." },
-    { "alone", "", NULL, VERBS_MAKE, FLAG, J(alone), STORE, STORED | WHEN_SET,
+    { "alone", "", NULL, VERBS_MAKE | VERB_FORK, FLAG, J(alone), STORE, STORED | CHANGES | WHEN_SET,
       "The worker writes no other text beside this one, so that speeds can be compared." },
     { "priority", "", "P", VERB_SUBMIT, LONG, F(priority), STORE, 0,
       "Priority of the jobs. Jobs of a higher priority are written first.", .min = -1e6, .max = 1e6,
@@ -725,7 +725,7 @@ static const struct { const char *words, *hint; } hints[] = {
       "--fit-*= -bs! --backend-sampling! --check-tensors! --prio*= --poll*= --cpu-strict*= -ctxcp= "
       "--*-checkpoints= -cms= --checkpoint-min-step= -cram= --cache-ram= -*kvu! --*kv-unified! "
       "--kv-unified-*= -*cb! --*cont-batching! --*slots! -sps= --slot-prompt-*= --threads-http= -to= "
-      "--timeout= --sse-*= --sleep-*= -tb= --threads-batch=", "longhand chooses it" },
+      "--timeout= --sse-*= --sleep-*= -tb= --threads-batch=", "longhand chooses it, or has no such thing" },
     { "-C --cpu-mask* -Cr --cpu-range* -Cb -Crb", "longhand computes on the CPUs that taskset leaves it" },
     { "-sys --system-prompt -sysf --system-prompt-file",
       "--chat --system TEXT is the system message; --system \"$(cat FILE)\" reads a file" },
@@ -751,14 +751,15 @@ static const struct { const char *words, *hint; } hints[] = {
       "jobs with a common beginning read it once, without an option" },
     { "--lora* --enable-lora --control-vector* --override-kv",
       "a model with its adapter merged into it is needed" },
-    { "--mmproj* --no-mmproj* -mm -mmu -mmdev --image* --audio --video* --mtmd-* --media-path -bf "
+    { "--no-mmproj*! --no-ui*! --no-webui*!", "longhand has none" },
+    { "--mmproj* -mm -mmu -mmdev --image* --audio --video* --mtmd-* --media-path -bf "
       "--binary-file --embd-[ns]* --embedding* --rerank* --pooling --no-skip-chat-parsing",
       "longhand reads and writes texts alone" },
     { "--offline! -mu --model-url -hff --hf-file -hft --hf-token -dr --docker-repo -cl --cache-list --fim-* "
       "--gpt-oss-* --vision-* --embd-gemma-default",
       "longhand downloads nothing; --model takes a path or org/name:QUANT of a local cache" },
     { "--api-key", "longhand serve --api-key-file FILE asks clients for a key" },
-    { "-a --alias --tags --models-* --no-models-autoload --path --ui* --webui* --no-ui* --no-webui* "
+    { "-a --alias --tags --models-* --no-models-autoload --path --ui* --webui* "
       "--api-prefix --ssl-* --reuse-port --props --tools* --mcp-* -ag --agent -no-ag! --no-agent!",
       "serve has one model, called as its file, its own pages and no tools; a proxy before it does more" },
     { "--cors-* --no-cors-credentials --allowed-*", "--cors ORIGIN lets the pages of an origin in" },

@@ -122,7 +122,7 @@ assert head.count('class="error') >= 2, "error bars over seeds"
 for c in "speedup", "loops":
     assert re.search(r'<div class="card scroll"><table>.{0,800}<th[^>]*>' + c, head, re.S), c
 head, _ = curves("two")               # no job of the page was written one token at a time
-assert "longhand fork 3 --at 0 --seed 1 --drafter none" in head and "~" not in head
+assert "longhand fork 3 --at 0 --seed 1 --drafter none --alone" in head and "~" not in head
 P
 result curves_of_several_jobs_with_a_legend $? ""
 if command -v chromium >/dev/null; then

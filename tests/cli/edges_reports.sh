@@ -31,13 +31,13 @@ assert [r['plain_job'] for r in c] == ['', '', '1', '2', '', '', '', '1'], c"
 py no_other_job_is_a_baseline "
 j = js('report', '3-7', '--json')
 assert all(x['speedup'] is None and x['plain_job'] is None for x in j)
-assert j[0]['baseline_command'] == 'longhand fork 3 --at 0 --seed 1 --drafter none', j[0]
+assert j[0]['baseline_command'] == 'longhand fork 3 --at 0 --seed 1 --drafter none --alone', j[0]
 assert j[2]['baseline_command'] is None
 for form in '', '--html', '--csv', '--by drafter', '--by drafter --json', '--by drafter --csv':
     text = out('report', '3-7', *form.split())
     assert 'fork 3 --at 0' in text and '~' not in text, text[:300]
 assert 'fork 3 --at 0' in out('report', '3') and 'one token at a time' not in out('report', '3')"
-new=$("$L" fork 4 --at 0 --seed 1 --drafter none -q); "$L" work -q
+new=$("$L" fork 4 --at 0 --seed 1 --drafter none --alone -q); "$L" work -q
 [ "$("$L" report 4 "$new" --json | grep -o "\"plain_job\": $new,")" ]
 result the_command_makes_a_baseline $? "job $new: $("$L" report 4 "$new")"
 check fork_takes_two_drafters 2 '--drafter ngram: fork takes auto and none' fork 4 --at 0 --drafter ngram

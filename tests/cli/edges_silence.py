@@ -79,13 +79,14 @@ with server("--cors", "http://host.example:3000/", "--cors", "http://a.example:8
             ("dry_sequence_breakers", r'["\n", ":", "\"", "\\"]', ["\n", ":", '"', r"\\"]),
             ("dry_sequence_breakers", r'"\n", ":"', ["\n", ":"]), ("dry_sequence_breakers", '"', ['"']),
             ("dry_sequence_breakers", "[]", ["none"]), ("dry_sequence_breakers", "[THINK]", ["[THINK]"]),
-            ("stop", '["a", "[b]"]', ["a", "[b]"]), ("stop", "[1]", ["[1]"]), ("stop", "[]", ["[]"]),
-            ("banned_strings", '["abc"]', ["abc"]), ("logit_bias", '{"5": -1}', {"5": -1}),
+            ("stop", '["a", "[b]"]', ['["a", "[b]"]']), ("stop", "[1]", ["[1]"]), ("stop", "[]", ["[]"]),
+            ("banned_strings", '["abc"]', ['["abc"]']), ("logit_bias", '{"5": -1}', {"5": -1}),
             ("logit_bias", "5:-1", {"5": -1})):
         status, _, answer = ask("POST", "/v1/completions", {**BODY, field: text})
         got = stored(field) if status == 200 else answer
         result(f"{field}_is_{text}", got == want, got)
-    for field, text in ("logit_bias", "[[5, -1]]"), ("stop_token_ids", "[5]"), ("tools", "[]"):
+    for field, text in (("logit_bias", "[[5, -1]]"), ("stop_token_ids", "[5]"), ("tools", "[]"),
+                        ("dry_sequence_breakers", '["a", 3]')):
         status, _, answer = ask("POST", "/v1/completions", {**BODY, field: text})
         result(f"{field}_is_refused", status == 400, answer)
 

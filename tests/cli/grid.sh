@@ -97,7 +97,7 @@ for row, line in zip(rows[1:], lines):
         assert plain(cell) == ("" if v is None else v if isinstance(v, str) else json.dumps(v)), (cell, v)
 all = [json.loads(l) for l in open(sys.argv[1] + "/all.jsonl")]
 rows = table("all")
-assert rows[0][-1] == "tokens_per_second" and {len(r) for r in rows} == {17}, rows
+assert rows[0][-1] == "tokens_per_second" and {len(r) for r in rows} == {20}, rows
 assert rows[1][1] == "'= 1, \"x\"\n"
 assert json.loads(rows[1][rows[0].index("metadata")]) == {"book": 7, "t": "x;y"}
 assert [plain(r[2]) for r in rows[1:]] == [l["text"] for l in all] and all[0]["book"] == 7
