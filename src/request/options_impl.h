@@ -62,7 +62,7 @@ const char *option_respell(char *name, char from, char to);
  * -: none that opens a file or is of the machine; NULL. */
 const struct option *option_of_edit(const struct verb *verb, const char *name);
 /* What stands for an option ("--ctx-size", "-c") or a verb of another program; NULL: nothing. mark, which may
- * be NULL: of an option that is taken (options_table.c), else 0. */
+ * be NULL: of an option that is taken (options_hints.c), else 0. */
 const char *option_hint(const char *word, char *mark);
 /* Whether `name` is a word of a list such as `also`, or with commas. */
 bool option_is_listed(const char *list, const char *name);
